@@ -1,0 +1,69 @@
+# A thin front for CMake: each target is a line or two that could be typed by hand.
+JOBS ?= $(shell nproc)
+CLANG_FORMAT ?= .venv/bin/clang-format
+FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu'))
+
+.DEFAULT_GOAL := help
+.PHONY: help build test demo bench docs format format-check test-gpu sanitize install-check clean
+
+help:  ## this list
+	@echo 'make <target> [JOBS=$(JOBS)]'
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+
+build/build.ninja:
+	scripts/bootstrap
+
+build: build/build.ninja  ## the library, the command build/bin/tpgm, the examples and the tests
+	cmake --build --preset release -j $(JOBS)
+
+test: build  ## every test (those for a GPU are skipped without one), and the directions of the includes
+	scripts/check_includes
+	ctest --preset release -j $(JOBS)
+
+demo: build  ## Theorem 1 and the three examples
+	@echo '== tpgm theory: Theorem 1, numerically'
+	@build/bin/tpgm theory
+	@echo; echo '== example 1: any module'
+	@cd build && bin/example-1-any-module
+	@echo; echo '== example 2: two checkpoints'
+	@cd build && bin/example-2-two-checkpoints
+	@echo; echo '== example 3: a method of your own'
+	@cd build && bin/example-3-own-method
+
+bench: build  ## the projection, timed beside a rival's
+	build/bin/tpgm bench projection
+
+format: check-clang-format  ## rewrite the sources in the house style
+	@$(CLANG_FORMAT) -i $(FORMATTED)
+
+format-check: check-clang-format  ## fail where 'make format' would change something
+	@$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
+	@echo 'format-check: $(words $(FORMATTED)) files are in the house style'
+
+.PHONY: check-clang-format
+check-clang-format:
+	@test -x $(CLANG_FORMAT) || { echo '$(CLANG_FORMAT) is missing; scripts/bootstrap installs it' >&2; exit 1; }
+	@test -n '$(firstword $(FORMATTED))' || { echo 'git lists no sources here; is this a checkout?' >&2; exit 1; }
+
+docs: build  ## docs/cli.md from --help, and the README's picture
+	scripts/generate_cli_docs build/bin/tpgm > docs/cli.md
+	build/bin/tpgm theory --plot docs/theory.svg > /dev/null
+
+test-gpu: build  ## the tests that need a GPU
+	@build/bin/tpgm --version | grep 'CUDA: yes' || { echo "test-gpu: no GPU: 'build/bin/tpgm --version' does not say" \
+	  "'CUDA: yes'. It takes a GPU, nvcc and a CUDA build of LibTorch named in CMAKE_PREFIX_PATH." >&2; exit 1; }
+	ctest --preset release -L gpu
+
+build-sanitize/build.ninja:
+	scripts/bootstrap --no-configure
+	cmake --preset sanitize
+
+sanitize: build-sanitize/build.ninja  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --build --preset sanitize -j $(JOBS)
+	ctest --preset sanitize -j $(JOBS)
+
+install-check: build  ## install into a fresh prefix, build and run examples/cmake_project against it
+	ctest --preset release -L install
+
+clean:  ## remove every build folder
+	rm -rf build build-debug build-sanitize

@@ -1,0 +1,55 @@
+# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11.
+
+find_program(TPGM_CCACHE ccache)
+if(TPGM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TPGM_CCACHE})
+endif()
+
+file(GLOB tpgm_venv_torch ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch/share/cmake)
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of a static library (kineto) that nobody needs
+find_package(Torch QUIET)
+if(NOT Torch_FOUND)
+  find_package(Torch QUIET PATHS ${tpgm_venv_torch} NO_DEFAULT_PATH)
+endif()
+unset(CMAKE_MESSAGE_LOG_LEVEL)
+if(NOT Torch_FOUND)
+  message(FATAL_ERROR "LibTorch was not found. Run scripts/bootstrap, or name yours: "
+                      "cmake -DCMAKE_PREFIX_PATH=/path/to/libtorch")
+endif()
+message(STATUS "LibTorch ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX}")
+
+# LibTorch's headers run at::parallel_for on OpenMP only where the including file is compiled with it.
+find_package(OpenMP REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+
+if(TPGM_CUDA STREQUAL AUTO)
+  if(TARGET torch_cuda)
+    set(TPGM_CUDA ON)
+  else()
+    set(TPGM_CUDA OFF)
+  endif()
+elseif(TPGM_CUDA AND NOT TARGET torch_cuda)
+  message(FATAL_ERROR "TPGM_CUDA=ON, but this LibTorch (${TORCH_INSTALL_PREFIX}) was built without CUDA")
+endif()
+if(TPGM_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+endif()
+
+# LibTorch brings the OpenMP runtime it was built with, and its folder has to come first. CMake would say so in a
+# warning for every program; naming the folder ourselves says it once.
+set(CMAKE_SKIP_BUILD_RPATH ON)
+add_link_options(LINKER:-rpath,${TORCH_INSTALL_PREFIX}/lib)
+if(TPGM_CUDA)
+  add_link_options(LINKER:-rpath,${CUDAToolkit_LIBRARY_DIR})
+endif()
+
+if(TPGM_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -g)
+  add_link_options(-fsanitize=address,undefined)
+endif()

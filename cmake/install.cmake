@@ -1,0 +1,26 @@
+# `cmake --install`: headers, the room libraries, the command, and a package for find_package(tpgm).
+include(CMakePackageConfigHelpers)
+
+get_property(tpgm_rooms GLOBAL PROPERTY tpgm_rooms)
+set(tpgm_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tpgm)
+
+install(TARGETS ${tpgm_rooms} tpgm EXPORT tpgmTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tpgm/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tpgm
+        FILES_MATCHING PATTERN "*.h")
+install(EXPORT tpgmTargets NAMESPACE tpgm:: DESTINATION ${tpgm_package_dir})
+
+# The command finds LibTorch where the build found it. CMake's own *_USE_LINK_PATH leaves out folders inside
+# the source tree, and .venv is one, so LibTorch's is named.
+set_target_properties(tpgm_command PROPERTIES INSTALL_RPATH ${TORCH_INSTALL_PREFIX}/lib
+                                              INSTALL_RPATH_USE_LINK_PATH ON)
+install(TARGETS tpgm_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/tpgmConfig.cmake
+                              INSTALL_DESTINATION ${tpgm_package_dir}
+                              NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/tpgmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tpgmConfig.cmake ${PROJECT_BINARY_DIR}/tpgmConfigVersion.cmake
+        DESTINATION ${tpgm_package_dir})
