@@ -1,0 +1,203 @@
+// Batches of random tensors, and calls of the kernels on them with raw pointers.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "tests/support.h"
+#include "tpgm/kernels/kernels.h"
+
+namespace tpgm::kernels {
+
+using torch::Tensor;
+using Split = ParallelFor;
+
+inline constexpr std::int64_t kPad = 64;  // elements on either side of every buffer
+inline constexpr double kGuard = 96;      // what they hold; exact in every type
+
+inline constexpr std::array<std::pair<DType, DType>, 7> kTypes = {{{DType::kFloat64, DType::kFloat64},
+                                                                   {DType::kFloat64, DType::kBFloat16},
+                                                                   {DType::kFloat32, DType::kFloat32},
+                                                                   {DType::kFloat32, DType::kBFloat16},
+                                                                   {DType::kFloat16, DType::kFloat16},
+                                                                   {DType::kFloat16, DType::kBFloat16},
+                                                                   {DType::kBFloat16, DType::kBFloat16}}};
+
+inline torch::ScalarType scalar_type(DType type) {
+  constexpr torch::ScalarType types[] = {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16};
+  return types[static_cast<int>(type)];
+}
+
+/// One tensor of a batch, on the CPU.
+struct Item {
+  Layout layout;
+  Tensor weights, anchor, gradient;     // [rows, cols]
+  std::array<std::int64_t, 3> offsets;  // elements by which each misses an aligned address
+
+  Tensor in_compute_type(const Tensor& tensor) const {
+    return tensor.to(layout.weights == DType::kFloat64 ? torch::kDouble : torch::kFloat);
+  }
+  Tensor delta() const { return in_compute_type(weights) - in_compute_type(anchor); }
+};
+
+/// Random values; in every second tensor of several rows the first row has not moved.
+inline std::vector<Item> random_items(const std::vector<Layout>& layouts, unsigned seed) {
+  torch::manual_seed(seed);
+  std::mt19937 random(seed);
+  std::vector<Item> items;
+  for (const auto& layout : layouts) {
+    const auto wide = torch::randn({layout.rows, layout.cols}, torch::kDouble);
+    auto anchor = wide.to(scalar_type(layout.anchor));
+    auto weights =
+        (anchor.to(torch::kDouble) + 0.1 * torch::randn_like(wide)).to(scalar_type(layout.weights));
+    if (layout.rows > 1 && items.size() % 2 == 0) {
+      weights[0].copy_(anchor[0]);
+    }
+    auto gradient = torch::randn_like(wide).to(scalar_type(layout.weights));
+    const auto offset = [&] { return static_cast<std::int64_t>(random() % 2); };
+    items.push_back({layout, weights, anchor, gradient, {offset(), offset(), offset()}});
+  }
+  return items;
+}
+
+inline std::vector<Layout> many_shapes(DType weights, DType anchor) {
+  std::vector<Layout> layouts;
+  for (const std::int64_t cols : {1, 3, 9, 31, 64, 147, 2048, 2049, 4608, 8191, 8192, 8193, 100000}) {
+    for (const std::int64_t rows : {1, 2, 7, 8, 33, 3000}) {
+      if (rows * cols <= 200000) {
+        layouts.push_back({rows, cols, weights, anchor});
+      }
+    }
+  }
+  layouts.insert(layouts.begin() + 5, {1, 0, weights, anchor});
+  return layouts;
+}
+
+inline std::vector<Layout> many_tensors() {
+  std::vector<Layout> layouts;
+  for (std::int64_t i = 0; i < 1300; ++i) {
+    const auto [weights, anchor] = kTypes[i % kTypes.size()];
+    layouts.push_back({1 + i % 13, i % 200 == 0 ? 9000 : 1 + i % 70, weights, anchor});
+  }
+  return layouts;
+}
+
+/// Elements at `offset` from an aligned address, between guards.
+struct Buffer {
+  Buffer(const Tensor& values, std::int64_t offset, torch::Device device)
+      : store(torch::full({values.numel() + 2 * kPad}, kGuard, values.options().device(device))),
+        view(store.narrow(0, kPad + offset, values.numel()).view(values.sizes())) {
+    view.copy_(values);
+  }
+  bool guards_hold() const {
+    const auto outside = store.numel() - view.numel();
+    return store.eq(kGuard).sum().item<std::int64_t>() - view.eq(kGuard).sum().item<std::int64_t>() ==
+           outside;
+  }
+  Tensor store, view;
+};
+
+/// What the third operands are: nothing, the gradients, memory full of NaN, the weights themselves, or
+/// nothing in every second tensor and memory full of NaN in the others.
+enum class Third { kNull, kGradient, kPoisoned, kWeights, kEverySecond };
+
+inline void whole(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body) { body(0, n); }
+
+/// A batch on a device. Everything that a call has to write starts as NaN.
+class Call {
+ public:
+  Call(const std::vector<Item>& items, torch::Device device, Split split = whole)
+      : device_(device), split_(std::move(split)) {
+    std::vector<Layout> layouts;
+    for (const auto& item : items) {
+      layouts.push_back(item.layout);
+      weights.emplace_back(item.weights, item.offsets[0], device);
+      anchor.emplace_back(item.anchor, item.offsets[1], device);
+      third.emplace_back(item.gradient, item.offsets[2], device);
+    }
+    plan = make_plan(layouts);
+    device_tensors_ = on_device(plan.tensors);
+    device_pieces_ = on_device(plan.pieces);
+    const auto count = static_cast<std::int64_t>(items.size());
+    const auto poisoned = [&](std::int64_t n) {
+      return torch::full({n}, NAN, torch::TensorOptions(torch::kDouble).device(device));
+    };
+    partials_ = poisoned(static_cast<std::int64_t>(plan.pieces.size()));
+    tickets_ = torch::zeros({count}, torch::TensorOptions(torch::kInt).device(device));
+    report = torch::full({1}, kAllFinite, tickets_.options());
+    rows = poisoned(plan.rows);
+    min = poisoned(count);
+    max = poisoned(count);
+    row_dots_ = poisoned(plan.rows);
+    slopes_ = poisoned(count);
+  }
+
+  const Backend& backend() const { return device_.is_cuda() ? cuda() : cpu(); }
+  Norms norms() const { return {rows.data_ptr<double>(), min.data_ptr<double>(), max.data_ptr<double>()}; }
+
+  Batch batch(Third mode) {
+    operands_.clear();
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      if (mode == Third::kPoisoned || mode == Third::kEverySecond) {
+        third[k].view.fill_(NAN);
+      }
+      operands_.push_back({weights[k].view.data_ptr(), anchor[k].view.data_ptr(),
+                           mode == Third::kNull || (mode == Third::kEverySecond && k % 2 == 0) ? nullptr
+                           : mode == Third::kWeights ? weights[k].view.data_ptr()
+                                                     : third[k].view.data_ptr()});
+    }
+    Batch batch;
+    batch.plan = &plan;
+    batch.tensors = static_cast<const TensorPlan*>(device_tensors_.data_ptr());
+    batch.pieces = static_cast<const Piece*>(device_pieces_.data_ptr());
+    batch.operands = operands_.data();
+    batch.partials = partials_.data_ptr<double>();
+    batch.tickets = reinterpret_cast<std::uint32_t*>(tickets_.data_ptr<std::int32_t>());
+    batch.report = report.data_ptr<std::int32_t>();
+    batch.parallel_for = split_;
+    return batch;
+  }
+
+  void distances(RowNorm norm, Third mode = Third::kNull) { backend().distances(batch(mode), norm, norms()); }
+  void project(RatioOf ratio_of, const Tensor& radii, Third mode) {
+    backend().project(batch(mode), ratio_of, norms(), (kept_ = radii.to(device_)).data_ptr<double>());
+  }
+  void interpolate(const Tensor& ratios, Third mode) {
+    backend().interpolate(batch(mode), (kept_ = ratios.to(device_)).data_ptr<double>());
+  }
+  Tensor slopes(RatioOf ratio_of, Rows which, const Tensor& radii, Third mode = Third::kGradient) {
+    backend().slopes(batch(mode), ratio_of, which, norms(), (kept_ = radii.to(device_)).data_ptr<double>(),
+                     row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
+    return slopes_.cpu();
+  }
+  void add_displacement(double factor) { backend().add_displacement(batch(Third::kGradient), factor); }
+
+  std::int32_t code() const { return report.item<std::int32_t>(); }
+  void expect_guards(std::size_t k) const {
+    EXPECT_TRUE(weights[k].guards_hold() && anchor[k].guards_hold() && third[k].guards_hold())
+        << "tensor " << k;
+  }
+  Tensor rows_of(std::size_t k) const {
+    return rows.cpu().narrow(0, plan.tensors[k].first_row, plan.tensors[k].layout.rows);
+  }
+
+  std::vector<Buffer> weights, anchor, third;
+  Plan plan;
+  Tensor report, rows, min, max;
+
+ private:
+  template <class T>
+  Tensor on_device(const std::vector<T>& values) const {
+    auto bytes = torch::empty({static_cast<std::int64_t>(values.size() * sizeof(T))}, torch::kByte);
+    std::memcpy(bytes.data_ptr(), values.data(), values.size() * sizeof(T));
+    return bytes.to(device_);
+  }
+  torch::Device device_;
+  Split split_;
+  std::vector<Operands> operands_;
+  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, slopes_, kept_;
+};
+
+}  // namespace tpgm::kernels

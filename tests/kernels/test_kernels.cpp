@@ -1,0 +1,359 @@
+// The kernels against ATen on every device, and what they promise beyond numbers: every element once, the
+// same bits however the work is split, no write outside of the output or after something was not finite.
+#include <random>
+#include <thread>
+
+#include "tests/kernels/call.h"
+
+namespace tpgm::kernels {
+namespace {
+
+/// Radii of every kind: inside, outside, exactly at a row's distance, and smaller than all rows.
+Tensor radii_for(const Call& call) {
+  auto radii = torch::empty({static_cast<std::int64_t>(call.plan.tensors.size())}, torch::kDouble);
+  for (std::size_t k = 0; k < call.plan.tensors.size(); ++k) {
+    const auto rows = call.rows_of(k);
+    const auto kind = k % 5;
+    const auto middle = std::get<0>(rows.median(0)).item<double>();
+    radii[static_cast<std::int64_t>(k)] = kind == 0   ? 2 * rows.max().item<double>()
+                                          : kind == 1 ? rows.max().item<double>()
+                                          : kind == 2 ? middle  // itself a row's distance
+                                          : kind == 3 ? 0.7 * middle
+                                                      : 1e-8;
+  }
+  return radii;
+}
+
+/// What a projection or an addition may be away from ATen's: nothing on the CPU; on CUDA, which fuses the
+/// multiply and the add, a rounding or two.
+void expect_written(const Tensor& actual, const Tensor& expected, const Item& item, std::size_t k) {
+  ASSERT_EQ(actual.scalar_type(), expected.scalar_type());
+  if (actual.device().is_cpu()) {
+    EXPECT_TRUE(torch::equal(actual, expected)) << "tensor " << k;
+    return;
+  }
+  constexpr double kEps[] = {2.3e-16, 1.2e-7, 9.8e-4, 7.9e-3};
+  const auto scale = item.weights.to(torch::kDouble).abs() + item.anchor.to(torch::kDouble).abs() +
+                     expected.to(torch::kDouble).abs();
+  const auto away = (actual.cpu().to(torch::kDouble) - expected.to(torch::kDouble)).abs();
+  EXPECT_TRUE((away <= kEps[static_cast<int>(item.layout.weights)] * scale).all().item<bool>())
+      << "tensor " << k;
+}
+
+Tensor ratio_in_aten(const Tensor& norms, double radius) {
+  return torch::where(norms > 0, torch::clamp_max(radius / norms, 1.0), torch::zeros_like(norms));
+}
+
+/// anchor + ratio · Δ as ATen computes it; rows with ratio 1 stay as they are.
+Tensor projected_in_aten(const Item& item, const Tensor& ratios) {
+  const auto ratio = ratios.reshape({-1, 1});
+  const auto moved = (item.in_compute_type(item.anchor) + item.in_compute_type(ratio) * item.delta())
+                         .to(item.weights.scalar_type());
+  return torch::where(ratio == 1, item.weights, moved);
+}
+
+/// Every function of the backend on `items`, against ATen; stops at the first tensor that is wrong.
+void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
+  for (const auto norm : {RowNorm::kL2, RowNorm::kL1}) {
+    Call call(items, device);
+    call.distances(norm, Third::kPoisoned);
+    for (std::size_t k = 0; k < items.size(); ++k) {
+      const auto delta = items[k].delta().to(torch::kDouble);
+      const auto expected = norm == RowNorm::kL2 ? delta.square().sum(1).sqrt() : delta.abs().sum(1);
+      EXPECT_TRUE(torch::allclose(call.rows_of(k), expected, 1e-12, 0)) << "tensor " << k;
+      EXPECT_EQ(call.min[k].item<double>(), call.rows_of(k).min().item<double>());
+      EXPECT_EQ(call.max[k].item<double>(), call.rows_of(k).max().item<double>());
+      EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].weights)) << "copy of tensor " << k;
+      call.expect_guards(k);
+      if (::testing::Test::HasFailure()) {
+        return;
+      }
+    }
+    const auto radii = radii_for(call);
+    for (const auto ratio_of : {RatioOf::kRow, RatioOf::kLargestRow}) {
+      const auto norms_of = [&](std::size_t k) {
+        const auto rows = call.rows_of(k);
+        return ratio_of == RatioOf::kRow ? rows : rows.max().expand_as(rows);
+      };
+      for (const auto mode : {Third::kPoisoned, Third::kWeights}) {
+        Call fresh(items, device);
+        fresh.rows = call.rows, fresh.min = call.min, fresh.max = call.max;
+        fresh.project(ratio_of, radii, mode);
+        for (std::size_t k = 0; k < items.size(); ++k) {
+          const auto ratios = ratio_in_aten(norms_of(k), radii[k].item<double>());
+          const auto& written = mode == Third::kWeights ? fresh.weights[k] : fresh.third[k];
+          expect_written(written.view, projected_in_aten(items[k], ratios), items[k], k);
+          fresh.expect_guards(k);
+          if (::testing::Test::HasFailure()) {
+            return;
+          }
+        }
+      }
+      for (const auto which : {Rows::kAll, Rows::kAtOrBeyond, Rows::kBeyond}) {
+        Call fresh(items, device);
+        fresh.rows = call.rows, fresh.min = call.min, fresh.max = call.max;
+        const auto slopes = fresh.slopes(ratio_of, which, radii);
+        for (std::size_t k = 0; k < items.size(); ++k) {
+          const auto norms = norms_of(k);
+          const auto terms = items[k].gradient.to(torch::kDouble) * items[k].delta().to(torch::kDouble);
+          const auto radius = radii[k];
+          const auto counts = (norms > 0).logical_and(which == Rows::kAll          ? norms == norms
+                                                      : which == Rows::kAtOrBeyond ? radius <= norms
+                                                                                   : radius < norms);
+          const auto weight = torch::where(counts, 1 / norms, torch::zeros_like(norms));
+          EXPECT_NEAR(slopes[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
+                      1e-12 * (terms.abs().sum(1) * weight).sum().item<double>())
+              << "tensor " << k;
+          fresh.expect_guards(k);
+          if (::testing::Test::HasFailure()) {
+            return;
+          }
+        }
+        EXPECT_EQ(fresh.slopes(ratio_of, which, radii, Third::kNull).abs().max().item<double>(), 0);
+      }
+    }
+  }
+
+  const auto ratios = torch::linspace(-0.5, 1.5, static_cast<std::int64_t>(items.size()), torch::kDouble);
+  ratios[ratios.numel() / 2] = 1;
+  for (const auto mode : {Third::kPoisoned, Third::kWeights}) {
+    Call call(items, device);
+    call.interpolate(ratios, mode);
+    for (std::size_t k = 0; k < items.size(); ++k) {
+      const auto& written = mode == Third::kWeights ? call.weights[k] : call.third[k];
+      expect_written(written.view, projected_in_aten(items[k], ratios[k]), items[k], k);
+      call.expect_guards(k);
+      if (::testing::Test::HasFailure()) {
+        return;
+      }
+    }
+  }
+
+  Call call(items, device);
+  call.add_displacement(0.3);
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const auto& item = items[k];
+    const auto factor = item.in_compute_type(torch::tensor(0.3, torch::kDouble));
+    const auto expected = (item.in_compute_type(item.gradient) + factor * item.delta());
+    expect_written(call.third[k].view, expected.to(item.gradient.scalar_type()),
+                   {item.layout, item.weights, item.gradient, {}, {}}, k);
+    call.expect_guards(k);
+    if (::testing::Test::HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_EQ(call.code(), kAllFinite);
+}
+
+TEST(Plan, CoversEveryElementOnceInOrder) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Layout> layouts;
+    for (int i = 0; i < 20; ++i) {
+      const std::int64_t edge[] = {0, 1, 8191, 8192, 8193, 16384, 50000};
+      const std::int64_t cols =
+          random() % 3 ? static_cast<std::int64_t>(random() % 3000) : edge[random() % 7];
+      layouts.push_back({cols == 0 ? 1 : 1 + static_cast<std::int64_t>(random() % 40), cols});
+    }
+    const auto plan = make_plan(layouts);
+    ASSERT_EQ(plan.tensors.size(), layouts.size());
+    std::int64_t rows = 0;
+    std::size_t piece = 0;
+    for (std::size_t k = 0; k < layouts.size(); ++k) {
+      const auto& [layout, first_row, first_piece, pieces, per_row] = plan.tensors[k];
+      ASSERT_EQ(first_row, rows);
+      ASSERT_EQ(static_cast<std::size_t>(first_piece), piece);
+      ASSERT_GE(pieces, 1);  // an empty tensor has one too: somebody has to write its distance
+      std::int64_t next = 0;
+      for (std::int32_t i = 0; i < pieces; ++i, ++piece) {
+        const auto& at = plan.pieces[piece];
+        ASSERT_EQ(at.tensor, static_cast<std::int32_t>(k));
+        ASSERT_EQ(at.begin, next);
+        ASSERT_LE(at.size, 2 * 8192);  // enough for every block or thread to have work
+        ASSERT_EQ(at.row, layouts[k].cols == 0 ? 0 : at.begin / layouts[k].cols);
+        if (per_row == 1) {
+          ASSERT_EQ(at.size, at.rows * layouts[k].cols);
+        } else {
+          ASSERT_EQ(at.rows, 1);
+          ASSERT_EQ(i / per_row, at.row);
+          ASSERT_LE(at.begin + at.size, (at.row + 1) * layouts[k].cols);
+        }
+        next += at.size;
+      }
+      ASSERT_EQ(next, layouts[k].rows * layouts[k].cols);
+      rows += layouts[k].rows;
+    }
+    ASSERT_EQ(plan.pieces.size(), piece);
+    ASSERT_EQ(plan.rows, rows);
+  }
+}
+
+class Kernels : public testing::OnDevice {};
+TPGM_ON_EVERY_DEVICE(Kernels);
+
+TEST_P(Kernels, AgreeWithAtenInEveryTypeAndShape) {
+  for (const auto& [weights, anchor] : kTypes) {
+    SCOPED_TRACE(std::string(torch::toString(scalar_type(weights))) + ", anchor " +
+                 torch::toString(scalar_type(anchor)));
+    expect_like_aten(random_items(many_shapes(weights, anchor), 1), device());
+  }
+}
+
+TEST_P(Kernels, AgreeWithAtenOnMoreTensorsThanOneLaunchTakes) {
+  expect_like_aten(random_items(many_tensors(), 2), device());
+}
+
+TEST_P(Kernels, TwoRunsAgreeBitForBit) {
+  const auto items = random_items(many_shapes(DType::kFloat32, DType::kFloat32), 4);
+  Call a(items, device()), b(items, device());
+  for (auto* call : {&a, &b}) {
+    call->distances(RowNorm::kL1);
+  }
+  EXPECT_TRUE(torch::equal(a.rows, b.rows));
+  const auto radii = radii_for(a);
+  EXPECT_TRUE(
+      torch::equal(a.slopes(RatioOf::kRow, Rows::kAll, radii), b.slopes(RatioOf::kRow, Rows::kAll, radii)));
+  for (auto* call : {&a, &b}) {
+    call->project(RatioOf::kRow, radii, Third::kWeights);
+  }
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    EXPECT_TRUE(torch::equal(a.weights[k].view, b.weights[k].view));
+  }
+}
+
+TEST_P(Kernels, RowsAtNoDistanceBecomeTheAnchor) {
+  // So near that the square of the displacement underflows: n = 0, though the weights are not the anchor.
+  const auto anchor = torch::full({1, 5}, 1e-180, torch::kDouble);
+  const Layout layout{1, 5, DType::kFloat64, DType::kFloat64};
+  const std::vector<Item> items = {{layout, 2 * anchor, anchor, torch::ones_like(anchor), {0, 0, 0}}};
+  Call call(items, device());
+  call.distances(RowNorm::kL2);
+  EXPECT_EQ(call.max.item<double>(), 0);
+  const auto radius = torch::full({1}, 1e-8, torch::kDouble);
+  EXPECT_EQ(call.slopes(RatioOf::kRow, Rows::kAll, radius).item<double>(), 0);
+  call.project(RatioOf::kRow, radius, Third::kWeights);
+  EXPECT_TRUE(torch::equal(call.weights[0].view.cpu(), anchor));
+  EXPECT_EQ(call.code(), kAllFinite);
+}
+
+TEST_P(Kernels, ReportTheFirstTensorThatIsNotFinite) {
+  auto items = random_items(many_tensors(), 5);
+  const auto count = static_cast<std::int32_t>(items.size());
+  const auto damage = [](Tensor& tensor, double value) { tensor.view(-1)[-1] = value; };
+  for (const auto norm : {RowNorm::kL2, RowNorm::kL1}) {
+    Call call(items, device());
+    damage(call.weights[1250].view, NAN);
+    damage(call.weights[1200].view, -INFINITY);  // a tensor of rows longer than a piece
+    call.distances(norm);
+    EXPECT_EQ(call.code(), 1200);
+    damage(call.anchor[7].view, INFINITY);
+    call.distances(norm);
+    EXPECT_EQ(call.code(), 7);
+    call.distances(norm);
+    EXPECT_EQ(call.code(), 7) << "nobody but the caller resets it";
+  }
+  for (const double value : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    Call call(items, device());
+    call.distances(RowNorm::kL1);
+    damage(call.third[1290].view, value);
+    damage(call.third[1280].view, value);
+    const auto radii = torch::ones({count}, torch::kDouble);
+    call.slopes(RatioOf::kRow, Rows::kBeyond, radii);
+    EXPECT_EQ(call.code(), count + 1280);
+    call.report.fill_(kAllFinite);
+    call.add_displacement(1.0);
+    EXPECT_EQ(call.code(), count + 1280);
+  }
+}
+
+TEST_P(Kernels, WriteNothingAfterSomethingWasNotFinite) {
+  const auto items = random_items(many_shapes(DType::kFloat32, DType::kBFloat16), 6);
+  const auto half = torch::full({static_cast<std::int64_t>(items.size())}, 0.5, torch::kDouble);
+  Call call(items, device());
+  call.distances(RowNorm::kL1);
+  call.report.fill_(1);
+  const auto expect_untouched = [&](const char* what) {
+    for (std::size_t k = 0; k < items.size(); ++k) {
+      EXPECT_TRUE(torch::equal(call.weights[k].view.cpu(), items[k].weights)) << what << ", tensor " << k;
+    }
+  };
+  call.project(RatioOf::kRow, half, Third::kWeights);
+  call.interpolate(half, Third::kWeights);
+  expect_untouched("in place");
+  call.add_displacement(1.0);
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].gradient)) << "gradient " << k;
+  }
+  for (const bool project : {true, false}) {  // elsewhere: the weights as they are
+    project ? call.project(RatioOf::kLargestRow, half, Third::kPoisoned)
+            : call.interpolate(half, Third::kPoisoned);
+    for (std::size_t k = 0; k < items.size(); ++k) {
+      EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].weights)) << "tensor " << k;
+    }
+  }
+  expect_untouched("elsewhere");
+  EXPECT_EQ(call.code(), 1);
+}
+
+/// [0, n) in runs of n / parts, each on a thread of its own.
+Split on_threads(std::int64_t parts) {
+  return [parts](std::int64_t n, const auto& body) {
+    std::vector<std::thread> threads;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      threads.emplace_back([&body, n, parts, i] { body(n * i / parts, n * (i + 1) / parts); });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+  };
+}
+
+/// One piece at a time, from the last to the first.
+void backwards(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body) {
+  for (; n > 0; --n) {
+    body(n - 1, n);
+  }
+}
+
+TEST(CpuKernels, CopyTheWeightsWhereThereIsSomewhereToCopyThemTo) {
+  const auto items = random_items(many_shapes(DType::kFloat32, DType::kFloat32), 8);
+  Call call(items, torch::Device("cpu"));
+  call.distances(RowNorm::kL1, Third::kEverySecond);
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    const auto& copy = call.third[k].view;
+    EXPECT_TRUE(k % 2 == 0 ? copy.isnan().all().item<bool>() : torch::equal(copy, items[k].weights)) << k;
+  }
+}
+
+TEST(CpuKernels, GiveTheSameBitsHoweverTheWorkIsSplit) {
+  const auto cpu = torch::Device("cpu");
+  for (const auto& [weights, anchor] : kTypes) {
+    const auto items = random_items(many_shapes(weights, anchor), 7);
+    const auto all = [&](Split split) {
+      Call call(items, cpu, std::move(split));
+      call.distances(RowNorm::kL2);
+      std::vector<Tensor> result{call.rows.clone(), call.min.clone(), call.max.clone()};
+      call.distances(RowNorm::kL1);
+      result.insert(result.end(), {call.rows, call.min, call.max});
+      const auto radii = radii_for(call);
+      result.push_back(call.slopes(RatioOf::kRow, Rows::kAtOrBeyond, radii));
+      call.add_displacement(0.5);
+      call.project(RatioOf::kRow, radii, Third::kWeights);
+      for (std::size_t k = 0; k < items.size(); ++k) {
+        result.push_back(call.weights[k].view);
+        result.push_back(call.third[k].view);
+      }
+      return result;
+    };
+    const auto expected = all(whole);
+    for (const auto& split : {Split(backwards), on_threads(2), on_threads(7)}) {
+      const auto actual = all(split);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(torch::equal(actual[i], expected[i])) << "result " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tpgm::kernels

@@ -1,0 +1,311 @@
+// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for cuda.cu.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <type_traits>
+
+#include "tpgm/kernels/kernels.h"
+
+// One binary for all x86 machines: the loops are compiled for each level and picked at load time. Sums run
+// over a fixed number of lanes, so all levels give the same bits.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define TPGM_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TPGM_FOR_EACH_CPU
+#endif
+#define TPGM_INLINE inline __attribute__((always_inline))
+#define TPGM_INLINE_LAMBDA __attribute__((always_inline))
+
+namespace tpgm::kernels {
+namespace {
+
+constexpr int kLanes = 16;
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+using Float16 = _Float16;
+
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class C, class T>
+TPGM_INLINE C load(T value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    return static_cast<C>(std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16));
+  } else {
+    return static_cast<C>(value);
+  }
+}
+
+template <class T, class C>
+TPGM_INLINE T store(C value) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
+    return BFloat16{static_cast<std::uint16_t>(value == value ? rounded : 0x7fc0u)};
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+/// Σ of term(i) for i in [0, n), in kLanes interleaved sums that are added in a fixed order.
+template <class Term>
+TPGM_INLINE double sum(std::int64_t n, Term term) {
+  double lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += term(i + lane);
+    }
+  }
+  for (int lane = 0; i < n; ++i, ++lane) {
+    lanes[lane] += term(i);
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      lanes[lane] += lanes[lane + half];
+    }
+  }
+  return lanes[0];
+}
+
+// The loops over a run of elements. W: the weights' type, A: the anchor's.
+
+template <class W, class A>
+TPGM_INLINE Compute<W> displacement(const W* weights, const A* anchor, std::int64_t i) {
+  return load<Compute<W>>(weights[i]) - load<Compute<W>>(anchor[i]);
+}
+
+template <class W, class A>
+TPGM_FOR_EACH_CPU double sum_of_squares(const W* weights, const A* anchor, std::int64_t n) {
+  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+    const double delta = displacement(weights, anchor, i);
+    return delta * delta;
+  });
+}
+
+template <class W, class A>
+TPGM_FOR_EACH_CPU double sum_of_magnitudes(const W* weights, const A* anchor, std::int64_t n) {
+  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+    return static_cast<double>(std::abs(displacement(weights, anchor, i)));
+  });
+}
+
+template <class W, class A>
+TPGM_FOR_EACH_CPU double dot(const W* gradient, const W* weights, const A* anchor, std::int64_t n) {
+  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+    return load<double>(gradient[i]) * static_cast<double>(displacement(weights, anchor, i));
+  });
+}
+
+template <class W, class A>
+TPGM_FOR_EACH_CPU void interpolate_run(const W* weights, const A* anchor, W* out, double ratio,
+                                       std::int64_t n) {
+  using C = Compute<W>;
+  const auto factor = static_cast<C>(ratio);
+#pragma GCC ivdep  // `out` is `weights` or does not touch it
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = store<W>(load<C>(anchor[i]) + factor * displacement(weights, anchor, i));
+  }
+}
+
+/// Returns whether everything that was written is finite.
+template <class W, class A>
+TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double factor, std::int64_t n) {
+  using C = Compute<W>;
+  const auto scale = static_cast<C>(factor);
+  int bad = 0;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    const C value = load<C>(out[i]) + scale * displacement(weights, anchor, i);
+    bad |= !(std::abs(value) <= std::numeric_limits<C>::max());
+    out[i] = store<W>(value);
+  }
+  return bad == 0;
+}
+
+/// Calls f with the types of the layout's weights and anchor.
+template <class F>
+void with_types(const Layout& layout, F&& f) {
+  const auto with_anchor = [&]<class W>(W) {
+    layout.anchor == layout.weights ? f(W{}, W{}) : f(W{}, BFloat16{});
+  };
+  switch (layout.weights) {
+    case DType::kFloat64:
+      return with_anchor(double{});
+    case DType::kFloat32:
+      return with_anchor(float{});
+    case DType::kFloat16:
+      return with_anchor(Float16{});
+    case DType::kBFloat16:
+      return with_anchor(BFloat16{});
+  }
+}
+
+/// Calls f(piece index, piece, tensor, weights, anchor, third) for every piece of the tensors, on all
+/// threads.
+template <class F>
+void for_each_piece(const Batch& batch, F&& f) {
+  batch.parallel_for(static_cast<std::int64_t>(batch.plan->pieces.size()),
+                     [&](std::int64_t begin, std::int64_t end) {
+                       for (auto index = begin; index < end; ++index) {
+                         const auto& piece = batch.pieces[index];
+                         const auto& tensor = batch.tensors[piece.tensor];
+                         const auto& operands = batch.operands[piece.tensor];
+                         with_types(tensor.layout, [&](auto w, auto a) {
+                           using W = decltype(w);
+                           using A = decltype(a);
+                           f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
+                             static_cast<const A*>(operands.anchor) + piece.begin,
+                             operands.third ? static_cast<W*>(operands.third) + piece.begin : nullptr);
+                         });
+                       }
+                     });
+}
+
+/// Row sums of all tensors: row_sum(weights, anchor, third, n) of each row or part of a row, parts added in
+/// order.
+template <class RowSum>
+void reduce_rows(const Batch& batch, double* rows, RowSum&& row_sum) {
+  for_each_piece(
+      batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto third) {
+        const auto cols = tensor.layout.cols;
+        if (tensor.pieces_per_row > 1) {
+          batch.partials[index] = row_sum(weights, anchor, third, std::int64_t{piece.size});
+          return;
+        }
+        for (std::int64_t row = 0; row < piece.rows; ++row) {
+          const auto at = row * cols;
+          rows[tensor.first_row + piece.row + row] =
+              row_sum(weights + at, anchor + at, third ? third + at : nullptr, cols);
+        }
+      });
+  for (const auto& tensor : batch.plan->tensors) {
+    if (tensor.pieces_per_row > 1) {
+      const auto* part = batch.partials + tensor.first_piece;
+      for (std::int64_t row = 0; row < tensor.layout.rows; ++row, part += tensor.pieces_per_row) {
+        rows[tensor.first_row + row] = std::accumulate(part, part + tensor.pieces_per_row, 0.0);
+      }
+    }
+  }
+}
+
+void report(const Batch& batch, std::size_t code) {
+  *batch.report = std::min(*batch.report, static_cast<std::int32_t>(code));
+}
+
+void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+  reduce_rows(batch, norms.rows, [norm](auto weights, auto anchor, auto copy, std::int64_t n) {
+    const auto total =
+        norm == RowNorm::kL2 ? sum_of_squares(weights, anchor, n) : sum_of_magnitudes(weights, anchor, n);
+    if (copy) {
+      std::memcpy(copy, weights, n * sizeof(*weights));
+    }
+    return total;
+  });
+  for (std::size_t k = 0; k < batch.plan->tensors.size(); ++k) {
+    const auto& tensor = batch.plan->tensors[k];
+    auto* rows = norms.rows + tensor.first_row;
+    double smallest = std::numeric_limits<double>::infinity();
+    double largest = 0;
+    bool finite = true;
+    for (std::int64_t row = 0; row < tensor.layout.rows; ++row) {
+      if (norm == RowNorm::kL2) {
+        rows[row] = std::sqrt(rows[row]);
+      }
+      finite = finite && std::isfinite(rows[row]);
+      smallest = std::min(smallest, rows[row]);
+      largest = std::max(largest, rows[row]);
+    }
+    norms.min[k] = smallest;
+    norms.max[k] = largest;
+    if (!finite) {
+      report(batch, k);
+    }
+  }
+}
+
+/// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
+template <class W, class A>
+void write_run(const W* weights, const A* anchor, W* out, double ratio, std::int64_t n) {
+  if (ratio != 1) {
+    interpolate_run(weights, anchor, out, ratio, n);
+  } else if (out != weights) {
+    std::memcpy(out, weights, n * sizeof(W));
+  }
+}
+
+double ratio_of(double radius, double norm) { return norm > 0 ? std::min(1.0, radius / norm) : 0.0; }
+
+void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const double* radii) {
+  const bool clean = *batch.report == kAllFinite;
+  for_each_piece(
+      batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
+        const std::int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+        for (std::int64_t row = 0; row < piece.rows; ++row) {
+          const auto norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
+                                                        : norms.max[piece.tensor];
+          const auto ratio = clean ? ratio_of(radii[piece.tensor], norm) : 1.0;
+          write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
+        }
+      });
+}
+
+void interpolate(const Batch& batch, const double* ratios) {
+  const bool clean = *batch.report == kAllFinite;
+  for_each_piece(batch, [&](auto, const auto& piece, const auto&, auto weights, auto anchor, auto out) {
+    write_run(weights, anchor, out, clean ? ratios[piece.tensor] : 1.0, std::int64_t{piece.size});
+  });
+}
+
+void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
+            double* row_dots, double* slopes) {
+  reduce_rows(batch, row_dots, [](auto weights, auto anchor, auto gradient, std::int64_t n) {
+    return gradient ? dot(static_cast<decltype(weights)>(gradient), weights, anchor, n) : 0.0;
+  });
+  const auto counts = [which](double radius, double norm) {
+    return norm > 0 &&
+           (which == Rows::kAll || radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
+  };
+  const auto tensors = batch.plan->tensors.size();
+  for (std::size_t k = 0; k < tensors; ++k) {
+    const auto& tensor = batch.plan->tensors[k];
+    double total = 0;
+    bool finite = true;
+    for (auto row = tensor.first_row; row < tensor.first_row + tensor.layout.rows; ++row) {
+      const auto norm = ratio_from == RatioOf::kRow ? norms.rows[row] : norms.max[k];
+      finite = finite && std::isfinite(row_dots[row]);
+      total += counts(radii[k], norm) ? row_dots[row] / norm : 0.0;
+    }
+    slopes[k] = total;
+    if (!finite) {
+      report(batch, tensors + k);
+    }
+  }
+}
+
+void add_displacement(const Batch& batch, double factor) {
+  if (*batch.report != kAllFinite) {
+    return;
+  }
+  for_each_piece(batch, [&](auto index, const auto& piece, const auto&, auto weights, auto anchor, auto out) {
+    batch.partials[index] = add_run(weights, anchor, out, factor, piece.size) ? 0 : 1;
+  });
+  for (std::size_t i = 0; i < batch.plan->pieces.size(); ++i) {
+    if (batch.partials[i] != 0) {
+      report(batch, batch.plan->tensors.size() + batch.plan->pieces[i].tensor);
+    }
+  }
+}
+
+}  // namespace
+
+const Backend& cpu() {
+  static const Backend backend{distances, project, interpolate, slopes, add_displacement};
+  return backend;
+}
+
+}  // namespace tpgm::kernels

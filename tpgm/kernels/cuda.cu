@@ -1,0 +1,490 @@
+// The kernels on CUDA: every call is one launch over all tensors, and none of them waits for the device.
+//
+// A block takes one piece. Pointers travel in the launch's parameters, so nothing has to be copied, kept
+// alive or synchronised; a batch of more than kMaxTensors tensors takes one launch per kMaxTensors. The last
+// block of a tensor to finish combines the tensor's partial sums, always in the same order.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "tpgm/kernels/kernels.h"
+
+namespace tpgm::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 4;  // independent 16-byte loads of each operand that a thread keeps in flight
+constexpr std::size_t kMaxTensors = 1024;
+
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T at[N];
+};
+
+/// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
+struct Arguments {
+  const TensorPlan* plan;
+  const Piece* pieces;
+  double* partials;
+  std::uint32_t* tickets;
+  std::int32_t* report;
+  std::int32_t first_tensor;
+  std::int32_t first_piece;
+  std::int32_t all_tensors;
+  Operands operands[kMaxTensors];
+};
+
+/// The threads that share a row: all of the block, or a power of two of one warp.
+struct Group {
+  int lane;   // this thread among those that share its row
+  int width;  // how many share a row
+  int row;    // the first row this thread works on, counted from the piece's
+  int step;   // distance to its next row
+};
+
+__device__ Group group_of(const Piece& piece, std::int64_t cols) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (piece.rows < kThreads / 32) {
+    return {thread, kThreads, 0, 1};
+  }
+  int width = 1;
+  while (width < 32 && width * 8 < cols) {
+    width *= 2;
+  }
+  return {thread % width, width, thread / width, kThreads / width};
+}
+
+__device__ bool aligned(const void* pointer) { return (reinterpret_cast<std::uintptr_t>(pointer) & 15) == 0; }
+
+/// Calls body(i) for the elements [0, n) of this thread's share, kVector at a time: first load(i, slot) for
+/// up to kUnroll vectors, then use(i, slot) for each, so that the loads are in flight together.
+template <int kVector, class Load, class Use>
+__device__ void stream(const Group& group, std::int64_t n, Load load, Use use) {
+  const std::int64_t stride = static_cast<std::int64_t>(group.width) * kVector;
+  for (std::int64_t base = static_cast<std::int64_t>(group.lane) * kVector; base < n;
+       base += stride * kUnroll) {
+#pragma unroll
+    for (int slot = 0; slot < kUnroll; ++slot) {
+      if (base + slot * stride < n) {
+        load(base + slot * stride, slot);
+      }
+    }
+#pragma unroll
+    for (int slot = 0; slot < kUnroll; ++slot) {
+      if (base + slot * stride < n) {
+        use(base + slot * stride, slot);
+      }
+    }
+  }
+}
+
+/// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
+template <class F>
+__device__ void with_types(const TensorPlan& tensor, const Operands& operands, const Piece& piece, F f) {
+  const auto typed = [&](auto w, auto a) {
+    using W = decltype(w);
+    using A = decltype(a);
+    constexpr int kWide = 16 / sizeof(W);
+    const auto* weights = static_cast<const W*>(operands.weights) + piece.begin;
+    const auto* anchor = static_cast<const A*>(operands.anchor) + piece.begin;
+    auto* third = operands.third ? static_cast<W*>(operands.third) + piece.begin : nullptr;
+    // Rows of a piece follow each other, so all are aligned if the first is and their length allows it.
+    const bool wide = tensor.layout.cols % kWide == 0 && aligned(weights) && aligned(third) &&
+                      (reinterpret_cast<std::uintptr_t>(anchor) & (sizeof(A) * kWide - 1)) == 0;
+    if (wide) {
+      f(weights, anchor, third, std::integral_constant<int, kWide>{});
+    } else {
+      f(weights, anchor, third, std::integral_constant<int, 1>{});
+    }
+  };
+  const bool same = tensor.layout.anchor == tensor.layout.weights;
+  switch (tensor.layout.weights) {
+    case DType::kFloat64:
+      return same ? typed(double{}, double{}) : typed(double{}, __nv_bfloat16{});
+    case DType::kFloat32:
+      return same ? typed(float{}, float{}) : typed(float{}, __nv_bfloat16{});
+    case DType::kFloat16:
+      return same ? typed(__half{}, __half{}) : typed(__half{}, __nv_bfloat16{});
+    case DType::kBFloat16:
+      return typed(__nv_bfloat16{}, __nv_bfloat16{});
+  }
+}
+
+template <int kVector, class T>
+__device__ Vector<T, kVector> read(const T* from) {
+  return *reinterpret_cast<const Vector<T, kVector>*>(from);
+}
+
+/// Sum over the threads of a group, in a fixed order; the result is in every thread of it.
+__device__ double sum_over(const Group& group, double value) {
+  __shared__ double shared[kThreads / 32];
+  for (int offset = min(group.width, 32) / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  if (group.width == kThreads) {
+    __syncthreads();  // the last sum's readers are done with `shared`
+    if (threadIdx.x % 32 == 0) {
+      shared[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = 0;
+    for (double part : shared) {
+      value += part;
+    }
+  }
+  return value;
+}
+
+/// Σ term(j, S{}) over the elements of a vector, S the type to compute in: float64, or for 16-bit weights
+/// float32, which is exact enough for eight terms and several times faster, unless the sum is near the ends
+/// of its range.
+template <class W, int kVector, class Term>
+__device__ double sum_of_vector(Term term) {
+  if constexpr (sizeof(W) == 2 && kVector > 1) {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      sum += term(j, float{});
+    }
+    if (fabsf(sum) > 1e-30f && fabsf(sum) < 1e30f) {
+      return sum;
+    }
+  }
+  double sum = 0;
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) {
+    sum += term(j, double{});
+  }
+  return sum;
+}
+
+/// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sum.
+/// term(displacement, third) is one element's contribution.
+template <bool kThird, bool kCopy, class Term>
+__device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
+                            double* rows, Term term) {
+  const auto& operands = args.operands[piece.tensor - args.first_tensor];
+  const auto group = group_of(piece, tensor.layout.cols);
+  const bool split = tensor.pieces_per_row > 1;
+  const std::int64_t n = split ? piece.size : tensor.layout.cols;
+  with_types(tensor, operands, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+    constexpr int kVector = decltype(vector)::value;
+    using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+    using A = std::remove_const_t<std::remove_pointer_t<decltype(anchor)>>;
+    using C = Compute<W>;
+    // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
+    for (int first = 0; first < piece.rows; first += group.step) {
+      const int row = first + group.row;
+      double total = 0;
+      if (row < piece.rows) {
+        const std::int64_t at = row * n;
+        Vector<W, kVector> w[kUnroll], t[kUnroll];
+        Vector<A, kVector> a[kUnroll];
+        stream<kVector>(
+            group, n,
+            [&](std::int64_t i, int slot) {
+              w[slot] = read<kVector>(weights + at + i);
+              a[slot] = read<kVector>(anchor + at + i);
+              if constexpr (kThird) {
+                t[slot] = read<kVector>(third + at + i);
+              }
+            },
+            [&](std::int64_t i, int slot) {
+              total += sum_of_vector<W, kVector>([&](int j, auto wide) {
+                using S = decltype(wide);
+                const C delta = static_cast<C>(w[slot].at[j]) - static_cast<C>(a[slot].at[j]);
+                const C other = kThird ? static_cast<C>(t[slot].at[j]) : C{};
+                return term(static_cast<S>(delta), static_cast<S>(other));
+              });
+              if (kCopy && third != nullptr) {
+                *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w[slot];
+              }
+            });
+      }
+      total = sum_over(group, total);
+      if (group.lane == 0 && row < piece.rows) {
+        if (split) {
+          args.partials[index] = total;
+        } else {
+          rows[tensor.first_row + piece.row + row] = total;
+        }
+      }
+    }
+  });
+}
+
+/// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
+__device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const TensorPlan& tensor) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    auto* ticket = args.tickets + piece.tensor;
+    last = atomicAdd(ticket, 1u) == static_cast<std::uint32_t>(tensor.pieces) - 1;
+    if (last) {
+      *ticket = 0;
+    }
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+/// A row's sum, read by the last block: as written, or put together from the row's parts.
+__device__ double row_total(const Arguments& args, const TensorPlan& tensor, const double* rows,
+                            std::int64_t row) {
+  if (tensor.pieces_per_row == 1) {
+    return __ldcg(rows + tensor.first_row + row);
+  }
+  const double* part = args.partials + tensor.first_piece + row * tensor.pieces_per_row;
+  double total = 0;
+  for (int i = 0; i < tensor.pieces_per_row; ++i) {
+    total += __ldcg(part + i);
+  }
+  return total;
+}
+
+template <class Combine>
+__device__ double block_reduce(double value, Combine combine) {
+  __shared__ double shared[kThreads];
+  __syncthreads();
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+template <bool kCopy>
+__global__ void __launch_bounds__(kThreads)
+    distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  if (norm == RowNorm::kL2) {
+    reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
+                              [](auto delta, auto) { return delta * delta; });
+  } else {
+    reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
+                              [](auto delta, auto) { return delta < 0 ? -delta : delta; });
+  }
+  if (!last_of_tensor(args, piece, tensor)) {
+    return;
+  }
+  double smallest = INFINITY;
+  double largest = 0;
+  double finite = 1;
+  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    double total = row_total(args, tensor, norms.rows, row);
+    total = norm == RowNorm::kL2 ? sqrt(total) : total;
+    norms.rows[tensor.first_row + row] = total;
+    finite = isfinite(total) ? finite : 0;
+    smallest = fmin(smallest, total);
+    largest = fmax(largest, total);
+  }
+  smallest = block_reduce(smallest, [](double a, double b) { return fmin(a, b); });
+  largest = block_reduce(largest, [](double a, double b) { return fmax(a, b); });
+  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
+  if (threadIdx.x == 0) {
+    norms.min[piece.tensor] = smallest;
+    norms.max[piece.tensor] = largest;
+    if (finite == 0) {
+      atomicMin(args.report, piece.tensor);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    slopes_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which, Norms norms,
+                  const double* radii, double* row_dots, double* slopes) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  if (args.operands[piece.tensor - args.first_tensor].third == nullptr) {
+    if (threadIdx.x == 0 && piece.begin == 0) {
+      slopes[piece.tensor] = 0;
+    }
+    return;
+  }
+  reduce_rows<true, false>(args, index, piece, tensor, row_dots,
+                           [](auto delta, auto gradient) { return gradient * delta; });
+  if (!last_of_tensor(args, piece, tensor)) {
+    return;
+  }
+  const double radius = radii[piece.tensor];
+  double total = 0;
+  double finite = 1;
+  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    const double dot = row_total(args, tensor, row_dots, row);
+    const double norm =
+        ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + row] : norms.max[piece.tensor];
+    const bool counts =
+        norm > 0 && (which == Rows::kAll || radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
+    finite = isfinite(dot) ? finite : 0;
+    total += counts ? dot / norm : 0.0;
+  }
+  total = block_reduce(total, [](double a, double b) { return a + b; });
+  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
+  if (threadIdx.x == 0) {
+    slopes[piece.tensor] = total;
+    if (finite == 0) {
+      atomicMin(args.report, args.all_tensors + piece.tensor);
+    }
+  }
+}
+
+/// third ← base + factor · (weights − anchor), row by row, with base = anchor (a projection) or third (an
+/// addition). factor_of(row of the piece) gives the factor; a projection's factor of 1 leaves the weights as
+/// they are. Returns whether all sums this thread made are finite.
+template <bool kAdd, class FactorOf>
+__device__ bool update_rows(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                            FactorOf factor_of) {
+  const auto group = group_of(piece, tensor.layout.cols);
+  const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+  bool finite = true;
+  with_types(tensor, args.operands[piece.tensor - args.first_tensor], piece,
+             [&](auto* weights, auto* anchor, auto* third, auto vector) {
+               constexpr int kVector = decltype(vector)::value;
+               using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+               using A = std::remove_const_t<std::remove_pointer_t<decltype(anchor)>>;
+               using C = Compute<W>;
+               for (int row = group.row; row < piece.rows; row += group.step) {
+                 const double exact = factor_of(row);
+                 const bool keep = !kAdd && exact == 1;
+                 if (keep && third == weights) {
+                   continue;
+                 }
+                 const C factor = static_cast<C>(exact);
+                 const std::int64_t at = row * n;
+                 Vector<W, kVector> w[kUnroll], t[kUnroll];
+                 Vector<A, kVector> a[kUnroll];
+                 stream<kVector>(
+                     group, n,
+                     [&](std::int64_t i, int slot) {
+                       w[slot] = read<kVector>(weights + at + i);
+                       a[slot] = read<kVector>(anchor + at + i);
+                       if constexpr (kAdd) {
+                         t[slot] = read<kVector>(third + at + i);
+                       }
+                     },
+                     [&](std::int64_t i, int slot) {
+#pragma unroll
+                       for (int j = 0; j < kVector; ++j) {
+                         const C from = static_cast<C>(a[slot].at[j]);
+                         const C delta = static_cast<C>(w[slot].at[j]) - from;
+                         const C base = kAdd ? static_cast<C>(t[slot].at[j]) : from;
+                         const C value = base + factor * delta;
+                         if constexpr (kAdd) {
+                           finite = finite && isfinite(value);
+                         }
+                         t[slot].at[j] = keep ? w[slot].at[j] : static_cast<W>(value);
+                       }
+                       *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = t[slot];
+                     });
+               }
+             });
+  return finite;
+}
+
+/// The pieces in reverse: what the distances read last is still in the cache.
+__device__ Piece piece_from_the_end(const Arguments& args) {
+  return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms,
+                   const double* radii) {
+  const Piece piece = piece_from_the_end(args);
+  const TensorPlan tensor = args.plan[piece.tensor];
+  const bool clean = *args.report == kAllFinite;
+  const double radius = radii[piece.tensor];
+  update_rows<false>(args, piece, tensor, [&](int row) {
+    const double norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
+                                                    : norms.max[piece.tensor];
+    return !clean ? 1.0 : norm > 0 ? fmin(1.0, radius / norm) : 0.0;
+  });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    interpolate_kernel(const __grid_constant__ Arguments args, const double* ratios) {
+  const Piece piece = piece_from_the_end(args);
+  const double ratio = *args.report == kAllFinite ? ratios[piece.tensor] : 1.0;
+  update_rows<false>(args, piece, args.plan[piece.tensor], [=](int) { return ratio; });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_displacement_kernel(const __grid_constant__ Arguments args, double factor) {
+  if (*args.report == kAllFinite) {
+    const Piece piece = piece_from_the_end(args);
+    if (!update_rows<true>(args, piece, args.plan[piece.tensor], [=](int) { return factor; })) {
+      atomicMin(args.report, args.all_tensors + piece.tensor);
+    }
+  }
+}
+
+/// Launches `kernel` over all pieces of up to kMaxTensors tensors at a time.
+template <class... Parameters, class... Values>
+void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values... values) {
+  const auto& tensors = batch.plan->tensors;
+  for (std::size_t first = 0; first < tensors.size(); first += kMaxTensors) {
+    const auto count = std::min(kMaxTensors, tensors.size() - first);
+    Arguments args{batch.tensors,
+                   batch.pieces,
+                   batch.partials,
+                   batch.tickets,
+                   batch.report,
+                   static_cast<std::int32_t>(first),
+                   tensors[first].first_piece,
+                   static_cast<std::int32_t>(tensors.size()),
+                   {}};
+    std::copy_n(batch.operands + first, count, args.operands);
+    const auto& last = tensors[first + count - 1];
+    const auto blocks = last.first_piece + last.pieces - args.first_piece;
+    kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(batch.stream)>>>(args, values...);
+    if (const auto error = cudaGetLastError(); error != cudaSuccess) {
+      throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
+                               cudaGetErrorString(error));
+    }
+  }
+}
+
+void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+  const auto* end = batch.operands + batch.plan->tensors.size();
+  const bool copy =
+      std::any_of(batch.operands, end, [](const Operands& each) { return each.third != nullptr; });
+  launch(batch, copy ? distances_kernel<true> : distances_kernel<false>, norm, norms);
+}
+
+void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const double* radii) {
+  launch(batch, project_kernel, ratio_from, norms, radii);
+}
+
+void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
+
+void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
+            double* row_dots, double* slopes) {
+  launch(batch, slopes_kernel, ratio_from, which, norms, radii, row_dots, slopes);
+}
+
+void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }
+
+}  // namespace
+
+const Backend& cuda() {
+  static const Backend backend{distances, project, interpolate, slopes, add_displacement};
+  return backend;
+}
+
+}  // namespace tpgm::kernels

@@ -1,0 +1,128 @@
+// The arithmetic of the method over all constrained tensors at once: raw pointers in, no torch.
+//
+// A *plan* cuts the tensors into pieces once, from their shapes alone; the three reductions and two updates
+// below then run over the pieces. Partial sums are combined in the plan's order, never in the order in which
+// threads or blocks happen to finish, so a result does not depend on the number of threads and two runs on
+// one device agree bit for bit.
+//
+// `Backend` is the seam between the CPU (the oracle) and CUDA (one launch per call, nothing synchronises).
+// A build without CUDA links no_cuda.cpp, whose `cuda()` throws.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace tpgm::kernels {
+
+enum class DType : std::uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
+
+/// One tensor, seen as `rows` rows of `cols` elements that lie densely one row after the other. The order of
+/// the elements inside a row does not matter, as long as weights, anchor and gradient share it. An empty
+/// tensor is one row of no elements.
+struct Layout {
+  std::int64_t rows = 1;
+  std::int64_t cols = 0;
+  DType weights = DType::kFloat32;  // also the gradient's and the output's
+  DType anchor = DType::kFloat32;   // `weights`, or kBFloat16
+};
+
+/// A run of elements for one thread or one block: whole rows, or a part of one row.
+struct Piece {
+  std::int64_t row;    // first row
+  std::int64_t begin;  // first element, counted from the tensor's start
+  std::int32_t rows;   // how many rows it touches
+  std::int32_t size;   // how many elements it has
+  std::int32_t tensor;
+};
+
+struct TensorPlan {
+  Layout layout;
+  std::int64_t first_row;  // of this tensor in arrays that hold all rows of all tensors
+  std::int32_t first_piece;
+  std::int32_t pieces;
+  std::int32_t pieces_per_row;  // > 1: rows are longer than a piece; 1: a piece holds whole rows
+};
+
+struct Plan {
+  std::vector<TensorPlan> tensors;
+  std::vector<Piece> pieces;
+  std::int64_t rows = 0;  // of all tensors
+};
+
+Plan make_plan(const std::vector<Layout>& layouts);
+
+/// What one call reads and writes of one tensor.
+struct Operands {
+  const void* weights = nullptr;  // θ
+  const void* anchor = nullptr;   // θ₀
+  void* third = nullptr;          // the call's output, or the gradient; see each call
+};
+
+/// Runs body(begin, end) over [0, n) on as many threads as it likes.
+using ParallelFor =
+    std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
+
+/// `report` holds the smallest code of what was found not to be finite, kAllFinite if nothing was:
+/// k for the weights (or anchor) of tensor k, tensors + k for its gradient. Nobody but the caller resets it.
+inline constexpr std::int32_t kAllFinite = std::numeric_limits<std::int32_t>::max();
+
+/// The tensors and the scratch memory of a call. Pointers are to the memory of the backend's device, except
+/// `plan` and `operands` (host; read before the call returns).
+struct Batch {
+  const Plan* plan = nullptr;
+  const TensorPlan* tensors = nullptr;  // plan->tensors
+  const Piece* pieces = nullptr;        // plan->pieces
+  const Operands* operands = nullptr;   // one per tensor
+  double* partials = nullptr;           // one per piece
+  std::uint32_t* tickets = nullptr;     // one per tensor, zero before and after each call (CUDA)
+  std::int32_t* report = nullptr;
+  ParallelFor parallel_for;  // CPU
+  void* stream = nullptr;    // CUDA: the cudaStream_t
+};
+
+enum class RowNorm : std::uint8_t { kL2, kL1 };
+
+/// Distances of all rows from the anchor, and their extremes in each tensor.
+struct Norms {
+  double* rows = nullptr;  // plan.rows
+  double* min = nullptr;   // one per tensor
+  double* max = nullptr;   // one per tensor
+};
+
+/// How a tensor's ratio follows from its radius γ: every row has its own, min(1, γ / n_r), or all rows share
+/// min(1, γ / max n_r).
+enum class RatioOf : std::uint8_t { kRow, kLargestRow };
+
+/// Which rows a slope sums: all; those with γ ≤ n_r; those with γ < n_r.
+enum class Rows : std::uint8_t { kAll, kAtOrBeyond, kBeyond };
+
+struct Backend {
+  /// norms ← distances of `weights` from `anchor`. Where `third` is not null, it also receives a copy of the
+  /// weights. Reports tensors whose distance is not finite.
+  void (*distances)(const Batch&, RowNorm, const Norms&);
+
+  /// third ← anchor + ratio · (weights − anchor). `third` may be `weights`. A row whose ratio is 1 keeps its
+  /// weights bit for bit; one with n_r = 0 becomes the anchor. If the report is not clean, every ratio counts
+  /// as 1.
+  void (*project)(const Batch&, RatioOf, const Norms&, const double* radii);
+
+  /// The projection with one given ratio per tensor, not limited to [0, 1].
+  void (*interpolate)(const Batch&, const double* ratios);
+
+  /// slopes[k] ← Σ over rows of ⟨gradient_r, weights_r − anchor_r⟩ / n_r, rows with n_r = 0 left out; with
+  /// kLargestRow the one ratio's derivative, ⟨gradient, weights − anchor⟩ / max n_r. A null gradient counts
+  /// as zero. `row_dots` (plan.rows) is scratch. Reports gradients whose product is not finite.
+  void (*slopes)(const Batch&, RatioOf, Rows, const Norms&, const double* radii, double* row_dots,
+                 double* slopes);
+
+  /// third (a gradient) ← third + factor · (weights − anchor), unless the report is not clean. Reports
+  /// gradients that are not finite afterwards.
+  void (*add_displacement)(const Batch&, double factor);
+};
+
+const Backend& cpu();
+const Backend& cuda();
+
+}  // namespace tpgm::kernels
