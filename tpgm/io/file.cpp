@@ -1,0 +1,94 @@
+// Mapping and atomic replacement of files, on POSIX.
+#include "tpgm/io/file.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace tpgm {
+namespace {
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path, const std::string& call) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  TORCH_CHECK(descriptor >= 0, "[", call, "] cannot open '", path.string(), "': ", error_text(errno));
+  struct stat status {};
+  const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  int error = 0;
+  if (regular && status.st_size > 0) {
+    size_ = static_cast<size_t>(status.st_size);
+    // Writable but private, and without reserving swap for pages that will hardly ever be written to.
+    void* map = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    error = map == MAP_FAILED ? errno : 0;
+    data_ = map == MAP_FAILED ? nullptr : static_cast<char*>(map);
+  }
+  ::close(descriptor);
+  TORCH_CHECK(regular, "[", call, "] '", path.string(), "' is not a regular file; name one that is");
+  TORCH_CHECK(error == 0, "[", call, "] cannot map '", path.string(), "': ", error_text(error));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
+    : path_(std::move(path)), folder_(path_.parent_path()), call_(std::move(call)) {
+  TORCH_CHECK(path_.has_filename(), "[", call_, "] '", path_.string(),
+              "' names no file to write; append one");
+  if (folder_.empty()) folder_ = ".";
+  static std::atomic<unsigned> counter{0};
+  do {  // a name may be taken: by a killed process that had our id
+    temporary_ = folder_ / (".tpgm-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  TORCH_CHECK(descriptor_ >= 0, "[", call_, "] cannot write '", path_.string(), "': ", error_text(errno),
+              "; is '", folder_.string(), "' a folder you may write to?");
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor_, bytes, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(descriptor_) != 0) fail("sync");
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("replace");
+  temporary_.clear();
+  // Only now is the new name itself made durable. Some file systems cannot sync a folder, and some folders
+  // may be written but not opened; the file is complete all the same.
+  const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  const int error = ::fsync(folder) == 0 ? 0 : errno;
+  ::close(folder);
+  errno = error;
+  if (error != 0 && error != EINVAL && error != ENOTSUP) fail("sync the folder of");
+}
+
+void AtomicFile::fail(const char* what) const {
+  const std::string reason = error_text(errno);
+  TORCH_CHECK(false, "[", call_, "] cannot ", what, " '", path_.string(), "': ", reason);
+}
+
+}  // namespace tpgm

@@ -1,0 +1,51 @@
+// Names ↔ tensors: a module's state, out of it and into it, by way of a file or not.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace tpgm {
+
+/// Tensors by name, in an order.
+using StateDict = torch::OrderedDict<std::string, at::Tensor>;
+
+/// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
+/// the tensors change when the module does. Clone them to keep a moment.
+StateDict state_dict(const torch::nn::Module& module);
+
+/// The tensors of a .safetensors file (known by its content, not its suffix), on the CPU and not yet read:
+/// see SafetensorsFile::tensor. Throws on PyTorch's own .pt/.pth/.bin files, and says how to convert them.
+StateDict load_state_dict(const std::filesystem::path& file);
+
+/// Copies `tensors` into the parameters and buffers of `module`, by name, whatever their order.
+///
+/// Strict: every name of the module must be in `tensors`, every name of `tensors` in the module, with equal
+/// shapes. The dtype is converted to the module's, except where values would be lost wholesale (complex →
+/// real, floating → integral, anything → bool), which is an error. `exclude` are shell globs (fnmatch(3),
+/// flags 0, so that `*` also matches dots); names they match are skipped on both sides, and one that matches
+/// nothing is an error.
+///
+/// Everything is checked before the first byte is copied: when this throws, the module is as it was.
+/// Parameters keep their identity, device, dtype and requires_grad. Parameters tied under two names need
+/// both, and take the value of the later one; exclude the name a file does not have.
+void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
+                     const std::vector<std::string>& exclude = {});
+
+/// load_state_dict(module, load_state_dict(file), exclude), with errors that name the file.
+void load_weights(torch::nn::Module& module, const std::filesystem::path& file,
+                  const std::vector<std::string>& exclude = {});
+
+/// Writes state_dict(module) to `file` as safetensors; see save_safetensors for what is guaranteed.
+void save_weights(const torch::nn::Module& module, const std::filesystem::path& file,
+                  const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tpgm
