@@ -1,0 +1,204 @@
+// A loss evaluated on held-out data leaves no trace, and its gradients are right.
+#include "tpgm/core/probe.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include "tests/support.h"
+
+namespace tpgm {
+namespace {
+
+using testing::error_of;
+using testing::Net;
+using torch::Tensor;
+
+/// Everything that an evaluation must leave as it was.
+struct Trace {
+  Trace(Net& net, torch::Device device) : device(device) {
+    for (const auto& module : net->modules()) {
+      training.push_back(module->is_training());
+    }
+    for (const auto& item : net->named_buffers()) {
+      buffers.push_back(item.value().clone());
+    }
+    for (const auto& item : net->named_parameters()) {
+      values.push_back(item.value().detach().clone());
+      gradients.push_back(item.value().grad().defined() ? item.value().grad().clone() : Tensor());
+    }
+    random.push_back(at::globalContext().defaultGenerator(at::kCPU).get_state());
+    random.push_back(at::globalContext().defaultGenerator(device).get_state());
+  }
+  bool operator==(const Trace& other) const {
+    return training == other.training && same(buffers, other.buffers) && same(values, other.values) &&
+           same(gradients, other.gradients) && same(random, other.random);
+  }
+  static bool same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Tensor& x, const Tensor& y) {
+      return x.defined() == y.defined() && (!x.defined() || torch::equal(x, y));
+    });
+  }
+  torch::Device device;
+  std::vector<bool> training;
+  std::vector<Tensor> buffers, values, gradients, random;
+};
+
+class ProbeTest : public testing::OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (IsSkipped()) {
+      return;
+    }
+    net->to(device());
+    net->hidden->eval();  // not all submodules are in one mode
+    testing::loss(net, testing::batch(0, device())).backward();
+    net->head->bias.mutable_grad() = Tensor();
+  }
+  Closure held_out(int64_t i = 1) {
+    return [this, i] { return testing::loss(net, testing::batch(i, device())); };
+  }
+  Closure drawing(Tensor& drawn) {
+    return [this, &drawn] {
+      drawn = torch::cat({torch::rand({3}), torch::rand({3}, torch::TensorOptions(device())).cpu()});
+      return held_out()();
+    };
+  }
+  Probe probe() { return Probe("Test", *net, device()); }
+  Net net;
+};
+TPGM_ON_EVERY_DEVICE(ProbeTest);
+
+TEST_P(ProbeTest, GivesTheLossAndTheGradientsOfEvalMode) {
+  auto parameters = net->parameters();
+  parameters[0].set_requires_grad(false);
+  auto probe = this->probe();
+  const auto result = probe.evaluate(held_out(), parameters);
+  EXPECT_FALSE(result.loss.requires_grad());
+  EXPECT_FALSE(result.gradients[0].defined());
+
+  for (auto& parameter : parameters) {
+    parameter.mutable_grad() = Tensor();
+  }
+  net->eval();
+  const auto loss = held_out()();
+  loss.backward();
+  EXPECT_TRUE(torch::allclose(result.loss, loss, 1e-5));
+  for (std::size_t k = 1; k < parameters.size(); ++k) {
+    EXPECT_TRUE(torch::allclose(result.gradients[k], parameters[k].grad(), 1e-4, 1e-6)) << k;
+  }
+}
+
+TEST_P(ProbeTest, LeavesEverythingElseAsItWas) {
+  const Trace before(net, device());
+  auto probe = this->probe();
+  for (int i = 0; i < 3; ++i) {
+    Tensor drawn;
+    probe.evaluate(drawing(drawn), net->parameters());
+    EXPECT_TRUE(Trace(net, device()) == before);
+  }
+}
+
+TEST_P(ProbeTest, ClosuresHaveARandomStreamOfTheirOwn) {
+  Tensor first, second, again;
+  auto probe = this->probe();
+  torch::manual_seed(5);
+  const auto global = torch::cat({torch::rand({3}), torch::rand({3}, torch::TensorOptions(device())).cpu()});
+  torch::manual_seed(5);
+  probe.evaluate(drawing(first), net->parameters());
+  probe.evaluate(drawing(second), net->parameters());
+  for (const auto& [a, b] : {std::pair{first, second}, std::pair{first, global}, std::pair{second, global}}) {
+    EXPECT_FALSE((a == b).any().item<bool>());
+  }
+  torch::manual_seed(5);
+  auto other = this->probe();
+  other.evaluate(drawing(again), net->parameters());
+  EXPECT_TRUE(torch::equal(again, first)) << "the same seed, the same stream";
+  torch::manual_seed(6);  // of no account any more: the stream has started
+  other.evaluate(drawing(again), net->parameters());
+  EXPECT_TRUE(torch::equal(again, second));
+  torch::manual_seed(6);
+  auto differently_seeded = this->probe();
+  differently_seeded.evaluate(drawing(again), net->parameters());
+  EXPECT_FALSE((again == first).any().item<bool>());
+}
+
+TEST_P(ProbeTest, TheStreamIsSavedAndLoaded) {
+  Tensor skipped, expected, actual, fresh;
+  auto probe = this->probe();
+  EXPECT_EQ(probe.state_dict().size(), 0);
+  probe.evaluate(drawing(fresh), net->parameters());
+  const auto state = probe.state_dict();
+  probe.evaluate(drawing(expected), net->parameters());
+  auto other = this->probe();
+  other.evaluate(drawing(skipped), net->parameters());
+  other.evaluate(drawing(skipped), net->parameters());
+  other.load_state_dict(state);
+  other.evaluate(drawing(actual), net->parameters());
+  EXPECT_TRUE(torch::equal(actual, expected));
+  other.load_state_dict(NamedTensors());
+  other.evaluate(drawing(actual), net->parameters());
+  EXPECT_TRUE(torch::equal(actual, fresh)) << "an empty state starts again";
+}
+
+TEST_P(ProbeTest, WorksWhereGradientsAreOff) {
+  auto probe = this->probe();
+  const torch::NoGradGuard no_grad;
+  const auto result = probe.evaluate(held_out(), net->parameters());
+  EXPECT_TRUE(result.gradients[0].defined() && result.gradients[0].abs().sum().item<double>() > 0);
+  EXPECT_FALSE(torch::GradMode::is_enabled());
+}
+
+TEST_P(ProbeTest, MistakesAreNamedAndEverythingIsPutBack) {
+  Net other;
+  other->to(device());
+  const std::pair<Closure, std::string> mistakes[] = {
+      {nullptr, "needs a closure"},
+      {[] { return Tensor(); }, "an undefined tensor"},
+      {[&] { return net->forward(testing::batch(1, device()).images); }, "a tensor of 80 elements"},
+      {[&] { return held_out()().detach(); }, "does not depend on the model's parameters"},
+      {[&] { return testing::loss(other, testing::batch(1, device())); }, "another model"},
+      {[&] {
+         torch::rand({3});
+         TORCH_CHECK(false, "no more data");
+         return Tensor();
+       },
+       "no more data"}};
+  auto probe = this->probe();
+  const Trace before(net, device());
+  for (const auto& [closure, message] : mistakes) {
+    const auto error = error_of([&, &closure = closure] { probe.evaluate(closure, net->parameters()); });
+    EXPECT_NE(error.find(message), std::string::npos) << error;
+    EXPECT_TRUE(Trace(net, device()) == before) << "not put back after: " << message;
+  }
+  const c10::InferenceMode inference;
+  EXPECT_NE(error_of([&] { probe.evaluate(held_out(), net->parameters()); }).find("inference mode"),
+            std::string::npos);
+}
+
+TEST_P(ProbeTest, AClosureThatChangesBuffersIsRefused) {
+  auto probe = this->probe();
+  const auto in_training = [&] {
+    net->train();
+    return held_out()();
+  };
+  EXPECT_NE(error_of([&] { probe.evaluate(in_training, net->parameters()); }).find("changed buffer 'norm."),
+            std::string::npos);
+  EXPECT_FALSE(net->hidden->is_training());
+}
+
+TEST_P(ProbeTest, BuffersThatAClosureChangedArePutBack) {
+  const Trace before(net, device());
+  auto probe = this->probe();
+  error_of([&] {
+    probe.evaluate(
+        [&] {
+          net->norm->running_mean.fill_(3);
+          return held_out()();
+        },
+        net->parameters());
+  });
+  EXPECT_TRUE(Trace(net, device()) == before);
+}
+
+}  // namespace
+}  // namespace tpgm

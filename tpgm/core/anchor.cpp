@@ -1,0 +1,57 @@
+#include "tpgm/core/anchor.h"
+
+#include <ATen/ops/empty_strided.h>
+
+#include <cstring>
+
+namespace tpgm {
+namespace {
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
+std::uint64_t mix_bytes(std::uint64_t hash, const char* bytes, std::size_t size) {
+  std::uint64_t word = 0;
+  std::size_t i = 0;
+  for (; i + sizeof(word) <= size; i += sizeof(word)) {
+    std::memcpy(&word, bytes + i, sizeof(word));
+    hash = mix(hash, word);
+  }
+  word = 0;
+  std::memcpy(&word, bytes + i, size - i);
+  return mix(mix(hash, word), size);
+}
+
+}  // namespace
+
+at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage) {
+  auto options = like.options().requires_grad(false);
+  if (storage == AnchorStorage::kBFloat16) {
+    options = options.dtype(at::kBFloat16);
+  }
+  if (storage == AnchorStorage::kHost && !like.is_cpu()) {
+    options = options.device(at::kCPU).pinned_memory(true);
+  }
+  auto anchor = at::empty_strided(like.sizes(), like.strides(), options);
+  anchor.copy_(pretrained.detach());
+  return anchor;
+}
+
+std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors) {
+  std::uint64_t hash = 0;
+  for (std::size_t k = 0; k < names.size(); ++k) {
+    hash = mix_bytes(hash, names[k].data(), names[k].size());
+    for (const auto size : anchors[k].sizes()) {
+      hash = mix(hash, static_cast<std::uint64_t>(size));
+    }
+    const auto bytes = anchors[k].to(at::kCPU).contiguous();
+    if (bytes.numel() > 0) {
+      hash = mix_bytes(hash, static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
+    }
+  }
+  return static_cast<std::int64_t>(hash);
+}
+
+}  // namespace tpgm

@@ -1,0 +1,29 @@
+// The anchor: the pre-trained weights θ₀, frozen, as a method keeps them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpgm {
+
+/// Where and how the anchor is kept.
+enum class AnchorStorage {
+  kWeights,   ///< In the weights' type, on their device: one more copy of the weights. The default.
+  kBFloat16,  ///< In bfloat16, on their device. Exact only if the pre-trained weights were bfloat16;
+              ///< otherwise θ₀ is rounded, so weights that have not moved are up to 2⁻⁹ of their size away
+              ///< from it, and a small radius pulls them to the rounded values.
+  kHost,  ///< In the weights' type in pinned host memory: no device memory, but each pass reads it over the
+          ///< bus. The same as kWeights for weights on the CPU.
+};
+
+/// A copy of `pretrained` to be held against `weights`: converted, moved, and laid out in memory as `like`.
+/// Never aliases `pretrained`.
+at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage);
+
+/// A hash of names, shapes and bytes, the same on every device: tells one anchor from another.
+std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
+
+}  // namespace tpgm

@@ -1,0 +1,413 @@
+#include "tpgm/core/constraints.h"
+
+#include <ATen/DeviceGuard.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "tpgm/core/stream.h"
+
+namespace tpgm {
+namespace {
+
+kernels::DType dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return kernels::DType::kFloat64;
+    case at::kFloat:
+      return kernels::DType::kFloat32;
+    case at::kHalf:
+      return kernels::DType::kFloat16;
+    case at::kBFloat16:
+      return kernels::DType::kBFloat16;
+    default:
+      TORCH_CHECK(false, "[tpgm] cannot constrain a tensor of type ", tensor.scalar_type());
+  }
+}
+
+std::int64_t rows_of(const at::Tensor& tensor, Norm norm) {
+  return norm == Norm::kL2 || tensor.dim() < 2 || tensor.numel() == 0 ? 1 : tensor.size(0);
+}
+
+/// True if memory holds exactly the tensor's elements, row after row; inside a row in any order.
+bool row_dense(const at::Tensor& tensor, Norm norm) {
+  const auto rows = rows_of(tensor, norm);
+  return tensor.is_non_overlapping_and_dense() && (rows == 1 || tensor.stride(0) == tensor.numel() / rows);
+}
+
+at::Tensor dense(const at::Tensor& tensor, Norm norm) {
+  return row_dense(tensor, norm) ? tensor : tensor.contiguous();
+}
+
+/// True if the elements of both lie in the same order. The stride of a dimension of size 1 says nothing.
+bool same_order(const at::Tensor& a, const at::Tensor& b) {
+  for (std::int64_t d = 0; d < a.dim(); ++d) {
+    if (a.size(d) > 1 && a.stride(d) != b.stride(d)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// `tensor` in the type and memory order of `like`.
+at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like) {
+  if (same_order(tensor, like) && tensor.scalar_type() == like.scalar_type()) {
+    return tensor;
+  }
+  return at::empty_strided(like.sizes(), like.strides(), like.options().requires_grad(false)).copy_(tensor);
+}
+
+/// On the right device, and invisible to autograd.
+struct Guards {
+  explicit Guards(at::Device device) : on(device) {}
+  at::OptionalDeviceGuard on;
+  at::NoGradGuard no_grad;
+};
+
+template <class T>
+at::Tensor on_device(const std::vector<T>& values, at::Device device) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  auto bytes = at::empty({static_cast<std::int64_t>(values.size() * sizeof(T))}, at::kByte);
+  if (!values.empty()) {
+    std::memcpy(bytes.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
+  }
+  return bytes.to(device);
+}
+
+}  // namespace
+
+Constraints::Constraints(std::string owner, const std::vector<Selected>& selected, Norm norm,
+                         AnchorStorage storage)
+    : owner_(std::move(owner)), norm_(norm), storage_(storage), device_(at::kCPU) {
+  TORCH_CHECK(!selected.empty(), "[", owner_, "] nothing to constrain");
+  device_ = selected.front().tensor.device();
+  std::vector<kernels::Layout> layouts;
+  for (const auto& [name, tensor, pretrained] : selected) {
+    TORCH_CHECK(tensor.device() == device_, "[", owner_, "] '", name, "' is on ", tensor.device(), ", '",
+                selected.front().name, "' on ", device_, "; all constrained tensors must be on one device");
+    names_.push_back(name);
+    tensors_.push_back(tensor);  // not detached: the module may give it new memory
+    anchors_.push_back(store_anchor(pretrained, dense(tensor, norm_), storage_));
+    const auto rows = rows_of(tensor, norm_);
+    layouts.push_back({rows, tensor.numel() / rows, dtype_of(tensor), dtype_of(anchors_.back())});
+  }
+  TORCH_CHECK(device_.is_cpu() || device_.is_cuda(), "[", owner_, "] tensors on ", device_,
+              " are not supported; only CPU and CUDA are");
+  backend_ = device_.is_cuda() ? &kernels::cuda() : &kernels::cpu();
+  plan_ = kernels::make_plan(layouts);
+  plan_tensors_ = on_device(plan_.tensors, device_);
+  plan_pieces_ = on_device(plan_.pieces, device_);
+  const auto f64 = scalar_options();
+  partials_ = at::empty({static_cast<std::int64_t>(plan_.pieces.size())}, f64);
+  tickets_ = at::zeros({size()}, f64.dtype(at::kInt));
+  report_ = at::full({1}, kernels::kAllFinite, f64.dtype(at::kInt));
+  row_norms_ = at::zeros({plan_.rows}, f64);
+  row_dots_ = at::empty({plan_.rows}, f64);
+  smallest_ = at::zeros({size()}, f64);
+  largest_ = at::zeros({size()}, f64);
+  if (device_.is_cuda()) {
+    host_report_ = at::full({1}, kernels::kAllFinite, at::TensorOptions(at::kInt).pinned_memory(true));
+  }
+  // An anchor that is not finite would look like bad weights at the first step; say so now.
+  for (std::size_t k = 0; k < anchors_.size(); ++k) {
+    TORCH_CHECK(at::isfinite(anchors_[k]).all().item<bool>(), "[", owner_, "] the anchor of '", names_[k],
+                "' holds NaN or Inf; the pre-trained weights are damaged",
+                storage_ == AnchorStorage::kBFloat16 ? " or too large for bfloat16" : "");
+  }
+}
+
+at::TensorOptions Constraints::scalar_options() const {
+  return at::TensorOptions(at::kDouble).device(device_);
+}
+
+std::int64_t Constraints::anchor_fingerprint() const {
+  if (!fingerprint_) {
+    fingerprint_ = fingerprint(names_, anchors_);
+  }
+  return *fingerprint_;
+}
+
+std::vector<at::Tensor> Constraints::gradients() const {
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors_) {
+    result.push_back(tensor.grad());
+  }
+  return result;
+}
+
+torch::OrderedDict<std::string, double> Constraints::by_name(const at::Tensor& values) const {
+  torch::OrderedDict<std::string, double> result;
+  const auto host = values.cpu();
+  for (std::size_t k = 0; k < names_.size(); ++k) {
+    result.insert(names_[k], host.const_data_ptr<double>()[k]);
+  }
+  return result;
+}
+
+void Constraints::check_unchanged() const {
+  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+    const auto& tensor = tensors_[k];
+    const auto& layout = plan_.tensors[k].layout;
+    TORCH_CHECK(tensor.device() == device_ && dtype_of(tensor) == layout.weights &&
+                    tensor.sizes() == anchors_[k].sizes(),
+                "[", owner_, "] '", names_[k], "' is now ", tensor.scalar_type(), tensor.sizes(), " on ",
+                tensor.device(),
+                ", not what it was when the method was built; move and convert the module first");
+  }
+}
+
+/// The tensors, or dense copies of those that are not.
+std::vector<at::Tensor> Constraints::dense_tensors() const {
+  check_unchanged();
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors_) {
+    result.push_back(dense(tensor, norm_));
+  }
+  return result;
+}
+
+/// What reductions and projections start from.
+std::vector<at::Tensor> Constraints::sources() const {
+  check_unchanged();
+  return holding() ? held_ : dense_tensors();
+}
+
+kernels::Batch Constraints::batch(const std::vector<kernels::Operands>& operands) {
+  kernels::Batch batch;
+  batch.plan = &plan_;
+  batch.tensors = static_cast<const kernels::TensorPlan*>(plan_tensors_.const_data_ptr());
+  batch.pieces = static_cast<const kernels::Piece*>(plan_pieces_.const_data_ptr());
+  batch.operands = operands.data();
+  batch.partials = partials_.mutable_data_ptr<double>();
+  batch.tickets = reinterpret_cast<std::uint32_t*>(tickets_.mutable_data_ptr<std::int32_t>());
+  batch.report = report_.mutable_data_ptr<std::int32_t>();
+  batch.parallel_for = [](std::int64_t n, const auto& body) {
+    at::parallel_for(0, n, /*grain_size=*/4, body);
+  };
+  batch.stream = current_stream(device_);
+  return batch;
+}
+
+kernels::Norms Constraints::norms() const {
+  return {row_norms_.mutable_data_ptr<double>(), smallest_.mutable_data_ptr<double>(),
+          largest_.mutable_data_ptr<double>()};
+}
+
+kernels::RatioOf Constraints::ratio_of() const {
+  return norm_ == Norm::kMarsMax ? kernels::RatioOf::kLargestRow : kernels::RatioOf::kRow;
+}
+
+std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tensor>& weights,
+                                                     const std::vector<at::Tensor>& third) {
+  std::vector<kernels::Operands> result(weights.size());
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    // The module's memory format may have changed since the last call; the anchor follows it.
+    if (!same_order(anchors_[k], weights[k])) {
+      anchors_[k] = store_anchor(anchors_[k], weights[k], storage_);
+    }
+    result[k].weights = weights[k].const_data_ptr();
+    result[k].anchor = anchors_[k].const_data_ptr();
+    result[k].third = third.empty() || !third[k].defined() ? nullptr : third[k].mutable_data_ptr();
+  }
+  return result;
+}
+
+void Constraints::measure(bool hold) {
+  const Guards guards(device_);
+  const auto weights = dense_tensors();
+  std::vector<at::Tensor> copies;
+  if (hold) {
+    for (const auto& tensor : weights) {
+      copies.push_back(
+          at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().requires_grad(false)));
+    }
+  }
+  measure(weights, copies);
+  held_ = std::move(copies);
+}
+
+void Constraints::load_held(const std::vector<at::Tensor>& values) {
+  const Guards guards(device_);
+  std::vector<at::Tensor> held;
+  const auto like = dense_tensors();
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    TORCH_CHECK(values[k].sizes() == like[k].sizes(), "[", owner_, "] '", names_[k], "' is ",
+                values[k].sizes(), " in the state, ", like[k].sizes(), " in the model");
+    held.push_back(store_anchor(values[k], like[k], AnchorStorage::kWeights));
+  }
+  if (!held.empty()) {
+    measure(held, {});
+  }
+  held_ = std::move(held);
+}
+
+void Constraints::measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies) {
+  auto rows = at::empty_like(row_norms_);
+  auto smallest = at::empty_like(smallest_);
+  auto largest = at::empty_like(largest_);
+  const auto pointers = operands(weights, copies);
+  backend_->distances(batch(pointers), norm_ == Norm::kL2 ? kernels::RowNorm::kL2 : kernels::RowNorm::kL1,
+                      {rows.mutable_data_ptr<double>(), smallest.mutable_data_ptr<double>(),
+                       largest.mutable_data_ptr<double>()});
+  if (device_.is_cpu()) {
+    check();
+  }
+  row_norms_ = std::move(rows);
+  smallest_ = std::move(smallest);
+  largest_ = std::move(largest);
+}
+
+/// write(sources, targets), then what a tensor that lies otherwise than its source needs, and word to
+/// autograd that values changed.
+template <class Write>
+void Constraints::write_tensors(Write&& write) {
+  const Guards guards(device_);
+  const auto weights = sources();
+  std::vector<at::Tensor> targets;
+  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+    const bool direct = row_dense(tensors_[k], norm_) && same_order(tensors_[k], weights[k]);
+    targets.push_back(direct ? tensors_[k]
+                             : at::empty_strided(weights[k].sizes(), weights[k].strides(),
+                                                 weights[k].options().requires_grad(false)));
+  }
+  write(weights, targets);
+  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+    if (!targets[k].is_same(tensors_[k])) {
+      tensors_[k].copy_(targets[k]);
+    } else {
+      tensors_[k].unsafeGetTensorImpl()->bump_version();
+    }
+  }
+  at::autocast::clear_cache();  // it may hold casts of the old values
+}
+
+void Constraints::project(const at::Tensor& radii) {
+  write_tensors([&](const auto& weights, const auto& targets) {
+    const auto pointers = operands(weights, targets);
+    backend_->project(batch(pointers), ratio_of(), norms(), radii.const_data_ptr<double>());
+  });
+}
+
+void Constraints::interpolate(const at::Tensor& ratios) {
+  write_tensors([&](const auto& weights, const auto& targets) {
+    const auto pointers = operands(weights, targets);
+    backend_->interpolate(batch(pointers), ratios.const_data_ptr<double>());
+  });
+}
+
+at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const at::Tensor& radii,
+                               kernels::Rows rows) {
+  const Guards guards(device_);
+  const auto weights = sources();
+  std::vector<at::Tensor> laid(gradients.size());
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    if (gradients[k].defined()) {
+      laid[k] = laid_out(gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k], weights[k]);
+    }
+  }
+  auto result = at::empty({size()}, scalar_options());
+  const auto pointers = operands(weights, laid);
+  backend_->slopes(batch(pointers), ratio_of(), rows, norms(), radii.const_data_ptr<double>(),
+                   row_dots_.mutable_data_ptr<double>(), result.mutable_data_ptr<double>());
+  if (device_.is_cpu()) {
+    check();
+  }
+  return result;
+}
+
+void Constraints::add_displacement(std::vector<at::Tensor>& gradients, double factor) {
+  const Guards guards(device_);
+  const auto weights = sources();
+  std::vector<at::Tensor> laid;
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    laid.push_back(laid_out(gradients[k], weights[k]));
+  }
+  const auto pointers = operands(weights, laid);
+  backend_->add_displacement(batch(pointers), factor);
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    if (!laid[k].is_same(gradients[k])) {
+      gradients[k].copy_(laid[k]);
+    }
+  }
+  if (device_.is_cpu()) {
+    check();
+  }
+}
+
+void Constraints::restore() {
+  const Guards guards(device_);
+  for (std::size_t k = 0; k < held_.size(); ++k) {
+    tensors_[k].copy_(held_[k]);
+  }
+  at::autocast::clear_cache();
+  release();
+}
+
+void Constraints::expect_finite_loss(const at::Tensor& loss) {
+  const auto code = static_cast<std::int32_t>(2 * size());
+  report_.copy_(at::minimum(
+      report_, at::where(at::isfinite(loss.detach()).reshape({1}).to(device_),
+                         at::full_like(report_, kernels::kAllFinite), at::full_like(report_, code))));
+  if (device_.is_cpu()) {
+    check();
+  }
+}
+
+at::Tensor Constraints::finite() const { return report_.eq(kernels::kAllFinite); }
+
+void Constraints::post() {
+  if (device_.is_cuda() && !posted_) {
+    const Guards guards(device_);
+    host_report_.copy_(report_, /*non_blocking=*/true);
+    posted_.emplace(device_.type());
+    posted_->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  }
+}
+
+void Constraints::poll() {
+  if (posted_ && posted_->query()) {
+    posted_.reset();
+    if (const auto code = host_report_.item<std::int32_t>(); code != kernels::kAllFinite) {
+      raise(code);
+    }
+  }
+}
+
+void Constraints::check() {
+  posted_.reset();
+  if (const auto code = report_.item<std::int32_t>(); code != kernels::kAllFinite) {
+    raise(code);
+  }
+}
+
+void Constraints::raise(std::int32_t code) {
+  report_.fill_(kernels::kAllFinite);
+  const auto count = static_cast<std::int32_t>(size());
+  TORCH_CHECK(
+      code < 2 * count, "[", owner_,
+      "] the loss is NaN or Inf; weights and radii are as before the call. Look at the batch, or lower the "
+      "learning rate");
+  const auto& name = names_[code % count];
+  TORCH_CHECK(
+      code < count, "[", owner_, "] the gradient of '", name,
+      "' holds NaN or Inf; weights and radii are as before the call. Skip the batch, or scale the loss down");
+  TORCH_CHECK(
+      false, "[", owner_, "] '", name,
+      "' holds NaN or Inf; weights and radii are as before the call. The optimizer has diverged: go back to "
+      "a checkpoint and lower the learning rate");
+}
+
+}  // namespace tpgm

@@ -1,0 +1,124 @@
+// All constrained tensors of a model as one batch: how far each is from its anchor, and the projections back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/core/anchor.h"
+#include "tpgm/core/selection.h"
+#include "tpgm/kernels/kernels.h"
+
+namespace tpgm {
+
+/// The distance n of a tensor from its anchor, and with it what a radius limits.
+enum class Norm {
+  kL2,       ///< Frobenius norm of the displacement; one ratio per tensor.
+  kMars,     ///< Sum of magnitudes of each row (all dims but the first); one radius per tensor, one ratio per
+             ///< row. A tensor of rank 0 or 1 is one row.
+  kMarsMax,  ///< The largest of those row sums; one ratio per tensor.
+};
+
+/// Holds the tensors of a model beside their anchor and runs the kernels over all of them at once, on the
+/// device they are on. Per-tensor numbers are float64 tensors of shape [size()] on that device, in the order
+/// of names().
+///
+/// The tensors must stay on their device, in their type and shape; their memory format may change. Tensors
+/// that are not dense (a slice of something larger) are worked on in a dense copy.
+///
+/// NaN and Inf: on the CPU a call throws at once. On CUDA nothing waits: a flag on the device turns all later
+/// writes into no-ops, and the error comes from the first poll() after the flag has reached the host, or from
+/// check(), which waits for it. After the error the flag is clear.
+class Constraints {
+ public:
+  /// `owner` names the method in messages. Throws if the tensors are on several devices.
+  Constraints(std::string owner, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(tensors_.size()); }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<at::Tensor>& tensors() const { return tensors_; }
+  const std::vector<at::Tensor>& anchors() const { return anchors_; }
+  at::Device device() const { return device_; }
+  at::TensorOptions scalar_options() const;
+  /// The tensors' .grad; undefined where there is none.
+  std::vector<at::Tensor> gradients() const;
+  /// Per-tensor numbers by name, on the host. Waits for the device.
+  torch::OrderedDict<std::string, double> by_name(const at::Tensor& values) const;
+  /// Tells this set of anchors from another; see fingerprint().
+  std::int64_t anchor_fingerprint() const;
+
+  /// Measures the distances of the tensors as they are now. With `hold`, also keeps a copy of them: until
+  /// release() or restore(), slopes() and project() start from the held copy, not from the tensors. If it
+  /// throws, distances and held copy are as before.
+  void measure(bool hold = false);
+  /// min and max over rows of the distances last measured.
+  const at::Tensor& smallest() const { return smallest_; }
+  const at::Tensor& largest() const { return largest_; }
+
+  /// tensor ← anchor + min(1, radius / n) · displacement, with the distances last measured.
+  void project(const at::Tensor& radii);
+  /// tensor ← anchor + ratio · displacement; a ratio may be any number.
+  void interpolate(const at::Tensor& ratios);
+  /// The derivative of a loss with respect to each radius: Σ_rows ⟨G_r, Δ_r⟩ / n_r, G its gradient with
+  /// respect to the tensors (an undefined one counts as zero), over the `rows` whose ratio the radius
+  /// determines.
+  at::Tensor slopes(const std::vector<at::Tensor>& gradients, const at::Tensor& radii, kernels::Rows rows);
+  /// gradient ← gradient + factor · displacement.
+  void add_displacement(std::vector<at::Tensor>& gradients, double factor);
+
+  bool holding() const { return !held_.empty(); }
+  const std::vector<at::Tensor>& held() const { return held_; }
+  /// Holds the given values (one per tensor, same shapes) as if they had been measured.
+  void load_held(const std::vector<at::Tensor>& values);
+  void release() { held_.clear(); }
+  /// Puts the held copy back into the tensors and releases it.
+  void restore();
+
+  /// Counts a loss that is not finite like a NaN in the weights.
+  void expect_finite_loss(const at::Tensor& loss);
+  /// True (a scalar on the device) if everything was finite since the flag was last clear.
+  at::Tensor finite() const;
+  /// Throws if something was not; waits for the device. `poll` looks only at what has already arrived.
+  void check();
+  void poll();
+  /// Starts the flag's way to the host; what poll() looks at.
+  void post();
+
+ private:
+  std::vector<at::Tensor> dense_tensors() const;
+  std::vector<at::Tensor> sources() const;
+  void check_unchanged() const;
+  void measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies);
+  kernels::Batch batch(const std::vector<kernels::Operands>& operands);
+  kernels::Norms norms() const;
+  kernels::RatioOf ratio_of() const;
+  std::vector<kernels::Operands> operands(const std::vector<at::Tensor>& weights,
+                                          const std::vector<at::Tensor>& third);
+  template <class Write>
+  void write_tensors(Write&& write);
+  [[noreturn]] void raise(std::int32_t code);
+
+  std::string owner_;
+  Norm norm_;
+  AnchorStorage storage_;
+  at::Device device_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> anchors_;
+  std::vector<at::Tensor> held_;
+  mutable std::optional<std::int64_t> fingerprint_;
+
+  const kernels::Backend* backend_;
+  kernels::Plan plan_;
+  at::Tensor plan_tensors_, plan_pieces_;  // the plan's arrays on the device
+  at::Tensor partials_, tickets_, report_;
+  at::Tensor row_norms_, row_dots_, smallest_, largest_;
+  at::Tensor host_report_;
+  std::optional<c10::Event> posted_;
+};
+
+}  // namespace tpgm

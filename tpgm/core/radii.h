@@ -1,0 +1,102 @@
+// The learned radii γ: one non-negative number per constrained tensor, and the optimizer that moves them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/arg.h>
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/core/selection.h"
+
+namespace tpgm {
+
+/// What a radius is before the first update.
+enum class RadiusInit {
+  kHalf,  ///< Half of the smallest row distance; with Norm::kL2 every ratio starts at exactly 0.5.
+  kEps,   ///< `eps`: the model starts at the anchor.
+};
+
+/// What the optimizer moves.
+enum class RadiusScale {
+  kAbsolute,  ///< The radius γ itself: one Adam step changes every radius by about the learning rate.
+  kRelative,  ///< The ratio γ / max n: one Adam step changes every layer by the same fraction of its
+              ///< distance.
+};
+
+/// Makes the optimizer that moves the radii (or ratios, with kRelative), a single float64 tensor.
+using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
+
+struct RadiiOptions {
+  TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(RadiusScale, scale) = RadiusScale::kAbsolute;
+  TORCH_ARG(double, lr) = 1e-2;
+  /// Adds mu · Σ γ² to the loss of the radii (TPGM-C).
+  TORCH_ARG(double, mu) = 0;
+  /// Adds tv · Σ |α_i − α_{i−1}| over neighbours in a group, α = γ / max n.
+  TORCH_ARG(double, tv) = 0;
+  /// Default: Adam with learning rate `lr`, betas (0.9, 0.999), eps 1e-8, which needs no host
+  /// synchronisation. One of your own costs one per update on CUDA.
+  TORCH_ARG(OptimizerFactory, optimizer) = nullptr;
+};
+
+/// Radii of `count` tensors. `smallest` and `largest` below are the extremes of each tensor's row distances,
+/// measured on unprojected weights; all tensors are float64 of shape [count] on one device.
+class Radii {
+ public:
+  static constexpr double kLowest = 1e-8;
+
+  /// `groups` names the group of each tensor, in model order; used by `tv` alone.
+  Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options);
+
+  /// The radii to project with: initialised at the first call, then clamped to [1e-8, largest]. A tensor that
+  /// has not moved (largest = 0) has radius 1e-8.
+  const at::Tensor& prepare(const at::Tensor& smallest, const at::Tensor& largest);
+
+  /// One optimizer step along dL/dγ = `slopes`, plus the gradients of mu and tv. Tensors that have not moved
+  /// get no gradient. Afterwards prepare() gives the clamped radii.
+  void update(const at::Tensor& slopes, const at::Tensor& largest);
+
+  /// The radii as prepare() last gave them; undefined before.
+  const at::Tensor& values() const { return radii_; }
+  bool initialised() const { return learned_.defined(); }
+
+  /// False if the optimizer is the user's: then update() may only be called once everything is known to be
+  /// finite.
+  bool updates_on_device() const { return optimizer_ == nullptr; }
+
+  /// All state by name, copied; loading it continues bit for bit.
+  NamedTensors state_dict() const;
+  /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
+  void load_state_dict(const std::string& owner, const NamedTensors& state);
+
+  /// A point to come back to. With the built-in optimizer it is a few references and costs nothing.
+  struct Snapshot {
+    at::Tensor learned, moments, radii;
+    std::string optimizer;
+  };
+  Snapshot snapshot() const;
+  void roll_back(const Snapshot& snapshot);
+  /// The same, decided on the device: only if the scalar `finite` is false. Built-in optimizer only.
+  void roll_back_unless(const at::Tensor& finite, const Snapshot& snapshot);
+
+ private:
+  void adam_step(const at::Tensor& gradient);
+  void start(const at::Tensor& learned, const std::string& optimizer_state);
+  std::string save_optimizer() const;
+
+  RadiiOptions options_;
+  at::Tensor pair_first_, pair_second_;  // neighbours in a group
+  at::Tensor learned_;                   // what the optimizer moves; undefined before the first prepare()
+  at::Tensor moments_;                   // Adam's state: m, v and the step count, one row each
+  at::Tensor radii_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+}  // namespace tpgm

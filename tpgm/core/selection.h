@@ -1,0 +1,58 @@
+// Which parameters a method constrains, matched with their anchor by name.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/ordered_dict.h>
+
+#include <string>
+#include <vector>
+
+namespace tpgm {
+
+using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
+
+/// A tensor of the model and the pre-trained values it is held against.
+struct Selected {
+  std::string name;
+  at::Tensor tensor;
+  at::Tensor pretrained;
+};
+
+/// True if the whole of `name` matches the shell pattern `glob` (`*` crosses dots: 'head.*' is all of the
+/// head).
+bool matches(const std::string& glob, const std::string& name);
+
+/// The one of `words` that `word` was most likely meant to be; empty if there are none.
+std::string nearest(const std::string& word, const std::vector<std::string>& words);
+
+/// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.
+/// `owner` is whose option it was, for the message.
+void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
+                 const std::vector<std::string>& names);
+
+/// The trainable parameters of `module` minus those that an `exclude` glob matches, in the module's order,
+/// each with its anchor of the same name. Extra names in `anchor` do not matter.
+///
+/// A parameter that the module holds under several names (tied weights) is selected once, under the first;
+/// any of its names may exclude it, and any may name its anchor.
+///
+/// Throws if a glob matches no parameter, a selected parameter has no anchor or one of another shape, tied
+/// names have different anchors, or nothing is left to constrain. The message starts with [owner].
+std::vector<Selected> select(const std::string& owner, const torch::nn::Module& module,
+                             const NamedTensors& anchor, const std::vector<std::string>& exclude);
+
+/// The same for all parameters, trainable or not, and all floating-point buffers.
+std::vector<Selected> select_with_buffers(const std::string& owner, const torch::nn::Module& module,
+                                          const NamedTensors& anchor,
+                                          const std::vector<std::string>& exclude);
+
+/// Parameters and buffers of `module` by name, as they are (no copies).
+NamedTensors named_tensors(const torch::nn::Module& module);
+
+/// The residual or transformer block a parameter belongs to, from its name: everything up to the first part
+/// that is a number ("layer1.0" of layer1.0.conv2.weight, "encoder.layers.3" of encoder.layers.3.mlp.0.bias)
+/// or ends in one after an underscore ("encoder_layer_3"); the module's own name where no part is.
+std::string block_name(const std::string& name);
+
+}  // namespace tpgm
