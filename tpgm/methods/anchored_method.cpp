@@ -1,0 +1,60 @@
+#include "tpgm/methods/anchored_method.h"
+
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/util/Exception.h>
+
+namespace tpgm {
+
+AnchoredMethod::AnchoredMethod(std::string name, torch::nn::Module& module, const NamedTensors& anchor,
+                               const std::vector<std::string>& exclude, Norm norm, AnchorStorage storage)
+    : AnchoredMethod(name, select(name, module, anchor, exclude), norm, storage) {}
+
+AnchoredMethod::AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm,
+                               AnchorStorage storage)
+    : name_(std::move(name)), constraints_(name_, selected, norm, storage) {}
+
+void AnchoredMethod::finish(const Closure&) { constraints_.check(); }
+
+NamedTensors AnchoredMethod::state_dict() const {
+  NamedTensors state;
+  state.insert("method." + name_, at::scalar_tensor(1, at::kLong));
+  put(state, "anchor", constraints_.anchor_fingerprint());
+  return state;
+}
+
+void AnchoredMethod::load_state_dict(const NamedTensors& state) {
+  get_int(state, "method." + name_);
+  TORCH_CHECK(
+      get_int(state, "anchor") == constraints_.anchor_fingerprint(), "[", name_,
+      "] the state belongs to another anchor. Build the method while the model holds the pre-trained weights "
+      "(or give it them), with the same exclude and anchor_storage, and load the checkpoint after that");
+}
+
+void AnchoredMethod::put(NamedTensors& state, const std::string& name, std::int64_t value) {
+  state.insert(name, at::scalar_tensor(value, at::kLong));
+}
+
+void AnchoredMethod::put(NamedTensors& state, const std::string& prefix, const NamedTensors& part) {
+  for (const auto& item : part) {
+    state.insert(prefix + item.key(), item.value());
+  }
+}
+
+std::int64_t AnchoredMethod::get_int(const NamedTensors& state, const std::string& name) const {
+  const auto* value = state.find(name);
+  TORCH_CHECK(value && value->numel() == 1 && value->scalar_type() == at::kLong, "[", name_,
+              "] the state has no '", name, "'; it was not saved by this method");
+  return value->item<std::int64_t>();
+}
+
+NamedTensors AnchoredMethod::get_part(const NamedTensors& state, const std::string& prefix) {
+  NamedTensors part;
+  for (const auto& item : state) {
+    if (item.key().starts_with(prefix)) {
+      part.insert(item.key().substr(prefix.size()), item.value());
+    }
+  }
+  return part;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,21 @@
+// FT: plain fine-tuning of all layers, the baseline.
+#pragma once
+
+#include "tpgm/methods/method.h"
+
+namespace tpgm {
+
+struct FtOptions {
+  template <class Self, class Visit>
+  static void fields(Self&, Visit&&) {}
+};
+
+/// Does nothing, so that a loop need not know whether it has a method.
+class Ft final : public Method {
+ public:
+  using Options = FtOptions;
+
+  explicit Ft(torch::nn::Module&, FtOptions = {}) {}
+};
+
+}  // namespace tpgm

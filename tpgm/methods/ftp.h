@@ -1,0 +1,71 @@
+// FTP, fast trainable projection: radii learned from the training gradient (Tian et al., NeurIPS 2023).
+#pragma once
+
+#include <torch/arg.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/core/radii.h"
+#include "tpgm/methods/anchored_method.h"
+#include "tpgm/methods/options.h"
+
+namespace tpgm {
+
+struct FtpOptions {
+  TORCH_ARG(Norm, norm) = Norm::kMars;
+  TORCH_ARG(double, radius_lr) = 1e-2;
+  /// Factor on the gradient of a radius that would shrink it: 1 treats both directions alike, 0 never
+  /// shrinks.
+  TORCH_ARG(double, k) = 1;
+  /// Leave rows whose ratio was 1 out of the gradient: the true derivative. The authors keep them.
+  TORCH_ARG(bool, mask) = false;
+  TORCH_ARG(std::vector<std::string>, exclude);
+  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
+
+ public:
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("norm", self.norm(), "distance from the anchor");
+    visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");
+    visit("k", self.k(), "factor on gradients that shrink a radius, 0 to 1");
+    visit("mask", self.mask(), "leave rows inside their radius out of the gradient");
+    visit("exclude", self.exclude(), "parameters to leave unconstrained");
+    visit("anchor_storage", self.anchor_storage(),
+          "keep the anchor in the weights' type, in bf16, or on the host");
+  }
+};
+
+/// Learns one radius per tensor from the gradient of the training loss and the displacement of the step
+/// before: no radius data, no extra forward or backward pass. Radii start at 1e-8, so the first step stays at
+/// the anchor.
+///
+/// Memory: the anchor, and the weights before their last projection.
+class Ftp final : public AnchoredMethod {
+ public:
+  using Options = FtpOptions;
+
+  explicit Ftp(torch::nn::Module& module, FtpOptions options = {});
+  Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions options = {});
+
+  /// γ by name; empty before the first step.
+  torch::OrderedDict<std::string, double> radii() const;
+
+  void before_step() override;
+  void after_step(const Closure& radius_loss) override;
+  void finish(const Closure& radius_loss) override;
+  void check() override;
+  NamedTensors state_dict() const override;
+  void load_state_dict(const NamedTensors& state) override;
+
+ private:
+  template <class Look>
+  void or_forget(Look&& look);
+
+  FtpOptions options_;
+  Radii radii_;
+  std::optional<at::Tensor> slopes_;  // of the step under way
+};
+
+}  // namespace tpgm

@@ -1,0 +1,49 @@
+// LP-FT: linear probing first, then fine-tuning of everything from its result (Kumar et al., ICLR 2022).
+#pragma once
+
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tpgm/methods/subset.h"
+
+namespace tpgm {
+
+struct LpFtOptions {
+  TORCH_ARG(std::vector<std::string>, head) = { "head.*" };
+  /// Steps of the first phase. 0: until start_fine_tuning() is called.
+  TORCH_ARG(std::int64_t, lp_steps) = 0;
+
+ public:
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("head", self.head(), "the head's parameters, which always train");
+    visit("lp_steps", self.lp_steps(),
+          "steps of linear probing before fine-tuning starts; 0: the loop says when");
+  }
+};
+
+/// The first phase is Lp; then every parameter that was trainable before trains again.
+class LpFt final : public Method {
+ public:
+  using Options = LpFtOptions;
+
+  explicit LpFt(torch::nn::Module& module, LpFtOptions options = {});
+
+  void start_fine_tuning();
+  bool probing() const { return probing_; }
+
+  void after_step(const Closure& radius_loss) override;
+  NamedTensors state_dict() const override;
+  void load_state_dict(const NamedTensors& state) override;
+
+ private:
+  LpFtOptions options_;
+  Lp lp_;
+  std::int64_t step_ = 0;
+  bool probing_ = true;
+};
+
+}  // namespace tpgm

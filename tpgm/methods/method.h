@@ -1,0 +1,58 @@
+// The seam between a training loop and a fine-tuning method: three hooks and a state.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <string>
+
+#include "tpgm/core/probe.h"
+#include "tpgm/core/selection.h"
+
+namespace tpgm {
+
+/// A fine-tuning method, attached to a module for one training run. A loop calls, in every step,
+///
+///     optimizer.zero_grad();
+///     loss.backward();
+///     method.before_step();
+///     optimizer.step();
+///     method.after_step(radius_loss);
+///
+/// and `method.finish(radius_loss)` once, after the last. `radius_loss` returns the loss of a fresh batch of
+/// radius data (held out, never training data); methods that learn nothing from it never call it, and it may
+/// be empty.
+///
+/// A method refers to the module, which must outlive it, stay on its device and keep its types.
+class Method {
+ public:
+  virtual ~Method() = default;
+  Method(const Method&) = delete;
+  Method& operator=(const Method&) = delete;
+
+  /// After backward(), before the optimizer's step: may read and change the gradients.
+  virtual void before_step() {}
+  /// After the optimizer's step: may change the weights.
+  virtual void after_step(const Closure& radius_loss) { (void)radius_loss; }
+  /// After the last step.
+  virtual void finish(const Closure& radius_loss) { (void)radius_loss; }
+
+  /// True if after_step() or finish() calls its closure.
+  virtual bool needs_radius_data() const { return false; }
+
+  /// Throws if a NaN or Inf was seen that has not been reported yet. Hooks report by themselves: on the CPU
+  /// at once, on CUDA a step or so later, because they do not wait for the device. This call waits; make it
+  /// where you read the loss.
+  virtual void check() {}
+
+  /// Everything the method needs to go on bit for bit in another process, except the weights and the anchor.
+  /// All tensors are copies on the CPU.
+  virtual NamedTensors state_dict() const { return NamedTensors(); }
+  /// Takes over a state saved by the same method, built with the same model, anchor and options.
+  virtual void load_state_dict(const NamedTensors& state) { (void)state; }
+
+ protected:
+  Method() = default;
+};
+
+}  // namespace tpgm

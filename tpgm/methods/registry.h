@@ -1,0 +1,35 @@
+// All methods by name, with their options, defaults and help as text: what flags and recipes are made of.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tpgm/methods/method.h"
+
+namespace tpgm {
+
+struct OptionInfo {
+  std::string name;  ///< As in recipes: radius_lr.
+  std::string type;  ///< float, int, bool, globs (a comma-separated list), or the words to choose from.
+  std::string default_value;  ///< As make_method() would take it.
+  std::string help;
+};
+
+struct MethodInfo {
+  std::string name;
+  std::string summary;
+  std::vector<OptionInfo> options;
+};
+
+/// All methods, in the order in which tables show them.
+const std::vector<MethodInfo>& methods();
+
+/// Builds a method on `module`, with `anchor` as its pre-trained weights (methods without one ignore it).
+/// Throws if the method or an option is unknown, naming the nearest, or a value is not of its option's type.
+std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& module,
+                                    const NamedTensors& anchor,
+                                    const std::map<std::string, std::string>& options = {});
+
+}  // namespace tpgm

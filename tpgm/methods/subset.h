@@ -1,0 +1,66 @@
+// Methods that train a part of the model: LP (the head), PF (BatchNorm and the head), BitFit (biases and the
+// head).
+#pragma once
+
+#include <torch/arg.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tpgm/methods/method.h"
+#include "tpgm/methods/options.h"
+
+namespace tpgm {
+
+struct SubsetOptions {
+  /// Globs of the head's parameters.
+  TORCH_ARG(std::vector<std::string>, head) = { "head.*" };
+
+ public:
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("head", self.head(), "the head's parameters, which always train");
+  }
+};
+
+/// Freezes (requires_grad = false, no .grad) every parameter that is not part of the subset, when it is
+/// built. An optimizer may hold all parameters: it skips those without a gradient.
+///
+/// BatchNorm's running statistics still follow the training data while the module is in train() mode; for
+/// features that stay exactly as they were, keep the backbone in eval() mode.
+class Subset : public Method {
+ public:
+  using Options = SubsetOptions;
+
+  /// Makes everything trainable again that was so before.
+  void unfreeze();
+
+ protected:
+  using Keep = std::function<bool(const torch::nn::Module& module, const std::string& name)>;
+  /// keep(direct owner, own name) decides on parameters outside the head.
+  Subset(const std::string& owner, torch::nn::Module& module, const SubsetOptions& options, const Keep& keep);
+
+ private:
+  std::vector<at::Tensor> frozen_;
+};
+
+/// Linear probing: only the head trains.
+class Lp final : public Subset {
+ public:
+  explicit Lp(torch::nn::Module& module, SubsetOptions options = {});
+};
+
+/// Partial Fusion (Kanavati and Tsuneki, 2021): BatchNorm's weights and biases and the head train.
+class Pf final : public Subset {
+ public:
+  explicit Pf(torch::nn::Module& module, SubsetOptions options = {});
+};
+
+/// BitFit (Zaken et al., ACL 2022): biases and the head train.
+class BitFit final : public Subset {
+ public:
+  explicit BitFit(torch::nn::Module& module, SubsetOptions options = {});
+};
+
+}  // namespace tpgm

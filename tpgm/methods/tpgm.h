@@ -1,0 +1,130 @@
+// TPGM: learned distances from the pre-trained weights (Tian et al., CVPR 2023).
+#pragma once
+
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/core/radii.h"
+#include "tpgm/methods/anchored_method.h"
+#include "tpgm/methods/options.h"
+
+namespace tpgm {
+
+/// When to project on steps that do not learn radii.
+enum class ProjectWhen {
+  kAlways,    ///< Every step, with the radii as they are.
+  kOnUpdate,  ///< Only when radii were learned (Algorithm 1, literally).
+};
+template <>
+struct Words<ProjectWhen> {
+  static constexpr std::pair<ProjectWhen, const char*> all[] = {{ProjectWhen::kAlways, "always"},
+                                                                {ProjectWhen::kOnUpdate, "on-update"}};
+};
+
+struct TpgmOptions {
+  /// Default: kMars while training, kL2 with every = end.
+  TORCH_ARG(std::optional<Norm>, norm);
+  /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
+  TORCH_ARG(Every, every) = 1;
+  /// Radius updates per call, each on a fresh batch. Default: 1 while training, 200 with every = end.
+  TORCH_ARG(std::optional<std::int64_t>, radius_steps);
+  TORCH_ARG(double, radius_lr) = 1e-2;
+  TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(RadiusScale, scale) = RadiusScale::kAbsolute;
+  TORCH_ARG(ProjectWhen, project) = ProjectWhen::kAlways;
+  /// TPGM-C: weight of Σ γ² in the radii's loss. Larger keeps the model nearer to the anchor.
+  TORCH_ARG(double, mu) = 0;
+  /// Weight of the total variation of the ratios within a group. Helps where learning at every step
+  /// under-fits.
+  TORCH_ARG(double, tv) = 0;
+  /// Globs, one per group of `tv`. Default: residual or transformer blocks, from the names (block_name()).
+  TORCH_ARG(std::vector<std::string>, groups);
+  /// Globs of parameters to leave unconstrained, such as a new head.
+  TORCH_ARG(std::vector<std::string>, exclude);
+  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
+  /// Another optimizer for the radii than Adam; see RadiiOptions::optimizer.
+  TORCH_ARG(OptimizerFactory, radius_optimizer) = nullptr;
+
+ public:
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("norm", self.norm(), "distance from the anchor; auto: mars while training, l2 with every = end");
+    visit("every", self.every(), "learn radii every so many optimizer steps, or once at the end");
+    visit("radius_steps", self.radius_steps(),
+          "radius updates per call; auto: 1 while training, 200 at the end");
+    visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");
+    visit("init", self.init(), "first radius: half of the distance, or eps");
+    visit("eps", self.eps(), "first radius with init = eps");
+    visit("scale", self.scale(), "learn the radius, or its ratio to the distance");
+    visit("project", self.project(), "on steps that learn no radii: project all the same, or not");
+    visit("mu", self.mu(), "TPGM-C: weight of the squared radii in their loss");
+    visit("tv", self.tv(), "weight of the ratios' total variation within a block");
+    visit("groups", self.groups(), "one glob per group of tv; empty: blocks by name");
+    visit("exclude", self.exclude(), "parameters to leave unconstrained");
+    visit("anchor_storage", self.anchor_storage(),
+          "keep the anchor in the weights' type, in bf16, or on the host");
+  }
+};
+
+/// Keeps every tensor within a learned distance of its anchor: after the optimizer's unconstrained step,
+/// learns the radii on held-out data and projects the weights back into them.
+///
+///     tpgm::Tpgm tpgm(*model, tpgm::TpgmOptions().exclude({"head.*"}));   // the anchor is taken here
+///     ...
+///     optimizer.step();
+///     tpgm.step([&] { return loss(model, held_out.next()); });
+///
+/// Learning radii needs one ordinary forward and backward pass per radius step, in eval() mode, and changes
+/// nothing but the weights and the radii: see Probe. If anything is NaN or Inf, weights, radii and their
+/// optimizer are as before the call.
+///
+/// Memory: the anchor, and while radii are being learned a copy of the weights and one of their gradients.
+class Tpgm final : public AnchoredMethod {
+ public:
+  using Options = TpgmOptions;
+
+  /// The anchor is what the module holds now.
+  explicit Tpgm(torch::nn::Module& module, TpgmOptions options = {});
+  /// The anchor is given by name, for example by load_state_dict(file). It is copied.
+  Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options = {});
+
+  /// One step of the loop: learn radii if it is time to, then project. The same as after_step().
+  void step(const Closure& radius_loss) { after_step(radius_loss); }
+
+  /// Learns radii for the weights as they are, and leaves the weights alone. Returns the last loss (undefined
+  /// with radius_steps = 0).
+  at::Tensor update_radii(const Closure& radius_loss);
+  /// Projects with the radii as they are; initialises them if none were learned.
+  void project();
+
+  /// γ by name; empty before the first call. Waits for the device.
+  torch::OrderedDict<std::string, double> radii() const;
+  /// What the displacement was multiplied by at the last projection or update, γ / max n; for Norm::kMars
+  /// that of the farthest row. 1 for a tensor that has not moved. Empty before the first call, and after
+  /// loading a state.
+  torch::OrderedDict<std::string, double> ratios() const;
+
+  void after_step(const Closure& radius_loss) override;
+  void finish(const Closure& radius_loss) override;
+  bool needs_radius_data() const override { return radius_steps_ > 0; }
+  NamedTensors state_dict() const override;
+  void load_state_dict(const NamedTensors& state) override;
+
+ private:
+  void learn_and_project(const Closure& radius_loss);
+  at::Tensor learn(const Closure& radius_loss);
+
+  TpgmOptions options_;
+  std::int64_t radius_steps_;
+  Radii radii_;
+  Probe probe_;
+  at::Tensor distances_;  // that the radii were last clamped to
+  std::int64_t step_ = 0;
+};
+
+}  // namespace tpgm

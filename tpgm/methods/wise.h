@@ -1,0 +1,50 @@
+// WISE: one ratio between the pre-trained and the fine-tuned model (Wortsman et al., CVPR 2022).
+#pragma once
+
+#include <torch/arg.h>
+
+#include <string>
+#include <vector>
+
+#include "tpgm/methods/anchored_method.h"
+#include "tpgm/methods/options.h"
+
+namespace tpgm {
+
+struct WiseOptions {
+  /// 0 is the pre-trained model, 1 the fine-tuned one.
+  TORCH_ARG(double, ratio) = 0.5;
+  TORCH_ARG(std::vector<std::string>, exclude);
+  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
+
+ public:
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("ratio", self.ratio(), "0: the pre-trained model, 1: the fine-tuned one");
+    visit("exclude", self.exclude(), "parameters and buffers to leave as fine-tuned");
+    visit("anchor_storage", self.anchor_storage(),
+          "keep the anchor in the weights' type, in bf16, or on the host");
+  }
+};
+
+/// Plain fine-tuning; finish() then replaces all parameters and floating-point buffers (BatchNorm's
+/// statistics too) by θ₀ + ratio · (θ − θ₀). Integer buffers stay as fine-tuned.
+class Wise final : public AnchoredMethod {
+ public:
+  using Options = WiseOptions;
+
+  explicit Wise(torch::nn::Module& module, WiseOptions options = {});
+  /// `anchor` has to hold the buffers, too.
+  Wise(torch::nn::Module& module, const NamedTensors& anchor, WiseOptions options = {});
+
+  /// May be called once: a second call would interpolate what is already interpolated.
+  void finish(const Closure& radius_loss) override;
+  NamedTensors state_dict() const override;
+  void load_state_dict(const NamedTensors& state) override;
+
+ private:
+  WiseOptions options_;
+  bool finished_ = false;
+};
+
+}  // namespace tpgm

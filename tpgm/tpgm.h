@@ -1,0 +1,20 @@
+// Everything a training loop needs: the methods, the mathematics under them, and checkpoints.
+#pragma once
+
+#include "tpgm/core/constraints.h"
+#include "tpgm/core/radii.h"
+#include "tpgm/core/selection.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/io/state_dict.h"
+#include "tpgm/methods/anchored_method.h"
+#include "tpgm/methods/ft.h"
+#include "tpgm/methods/ftp.h"
+#include "tpgm/methods/l2_sp.h"
+#include "tpgm/methods/lp_ft.h"
+#include "tpgm/methods/mars_sp.h"
+#include "tpgm/methods/method.h"
+#include "tpgm/methods/registry.h"
+#include "tpgm/methods/spd.h"
+#include "tpgm/methods/subset.h"
+#include "tpgm/methods/tpgm.h"
+#include "tpgm/methods/wise.h"
