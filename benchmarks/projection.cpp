@@ -1,0 +1,152 @@
+#include "benchmarks/projection.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "benchmarks/shapes.h"
+
+namespace tpgm::benchmarks {
+namespace {
+
+/// Times work on a device: wall clock on the CPU, events on CUDA's current stream.
+class Timer {
+ public:
+  explicit Timer(at::Device device) : device_(device) {
+    // Larger than the last cache of today's machines; reading and writing it leaves nothing else in there.
+    scrub_ = at::zeros({(device.is_cuda() ? 256 : 640) << 18}, at::TensorOptions(at::kInt).device(device));
+  }
+
+  /// The median of `repeats` runs in milliseconds, after two that do not count. `prepare` is not timed.
+  double median_ms(std::int64_t repeats, const std::function<void()>& prepare,
+                   const std::function<void()>& work) {
+    std::vector<double> times;
+    for (std::int64_t i = -2; i < repeats; ++i) {
+      prepare();
+      scrub_.add_(1);
+      const auto ms = time_ms(work);
+      if (i >= 0) {
+        times.push_back(ms);
+      }
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return times[times.size() / 2];
+  }
+
+ private:
+  double time_ms(const std::function<void()>& work) {
+    if (device_.is_cpu()) {
+      const auto start = std::chrono::steady_clock::now();
+      work();
+      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    }
+    const auto stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+    c10::Event start(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+    c10::Event stop(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
+    start.record(stream);
+    work();
+    stop.record(stream);
+    stop.synchronize();
+    return start.elapsedTime(stop);
+  }
+
+  at::Device device_;
+  at::Tensor scrub_;
+};
+
+/// What a user would write without us: the same mathematics, one tensor after the other.
+void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double radius, Norm norm) {
+  const auto delta = weights - anchor;
+  at::Tensor distance;
+  if (norm == Norm::kL2) {
+    distance = delta.norm();
+  } else if (delta.dim() < 2) {
+    distance = delta.abs().sum();
+  } else {
+    distance = delta.abs().flatten(1).sum(1);
+    distance = norm == Norm::kMarsMax ? distance.max() : distance;
+  }
+  auto ratio = (radius / distance).clamp_max(1);
+  if (ratio.dim() == 1 && delta.dim() > 1) {
+    std::vector<std::int64_t> shape(delta.dim(), 1);
+    shape[0] = -1;
+    ratio = ratio.view(shape);
+  }
+  weights.copy_(anchor + ratio * delta);
+}
+
+}  // namespace
+
+ProjectionReport measure_projection(const ProjectionOptions& options) {
+  const at::NoGradGuard no_grad;
+  const auto tensor_options = at::TensorOptions(options.dtype).device(options.device);
+  std::vector<at::Tensor> start;
+  std::vector<Selected> selected;
+  std::int64_t elements = 0;
+  for (const auto& shape : model_shapes(options.model)) {
+    const auto anchor = at::randn(shape, tensor_options);
+    start.push_back(anchor + at::randn_like(anchor) * 0.01);
+    selected.push_back({"tensor" + std::to_string(start.size()), start.back().clone(), anchor});
+    elements += anchor.numel();
+  }
+  const auto bytes = static_cast<double>(elements) * static_cast<double>(at::elementSize(options.dtype));
+
+  ProjectionReport report;
+  report.tensors = static_cast<std::int64_t>(selected.size());
+  report.megabytes = bytes / 1e6;
+  Timer timer(options.device);
+
+  const auto from = at::randn({elements}, tensor_options);
+  auto to = at::empty_like(from);
+  report.copy_ms = timer.median_ms(options.repeats, [] {}, [&] { to.copy_(from); });
+  report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;
+
+  for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
+    Constraints constraints("bench", selected, norm, AnchorStorage::kWeights);
+    constraints.measure();
+    const auto radii =
+        constraints.smallest() / 2;  // every row is outside of its radius, so all of it is written
+    const auto host_radii = radii.cpu();
+    const auto reset = [&] {
+      for (std::size_t k = 0; k < start.size(); ++k) {
+        selected[k].tensor.copy_(start[k]);
+      }
+    };
+    ProjectionResult result;
+    result.norm = norm;
+    result.ours_ms = timer.median_ms(options.repeats, reset, [&] {
+      constraints.measure();
+      constraints.project(radii);
+    });
+    result.ours_gb_s = 5 * bytes / result.ours_ms / 1e6;
+    std::vector<at::Tensor> ours;
+    for (const auto& each : selected) {
+      ours.push_back(each.tensor.clone());
+    }
+    result.aten_ms = timer.median_ms(options.repeats, reset, [&] {
+      for (std::size_t k = 0; k < selected.size(); ++k) {
+        project_with_aten(selected[k].tensor, selected[k].pretrained, host_radii.const_data_ptr<double>()[k],
+                          norm);
+      }
+    });
+    const double unit = options.dtype == at::kFloat ? 1.2e-7 : 7.9e-3;
+    for (std::size_t k = 0; k < selected.size(); ++k) {
+      const auto size = ours[k].abs().max().item<double>();
+      const auto difference =
+          (ours[k].to(at::kDouble) - selected[k].tensor.to(at::kDouble)).abs().max().item<double>();
+      result.largest_difference = std::max(result.largest_difference, difference / size / unit);
+    }
+    report.norms.push_back(result);
+  }
+  return report;
+}
+
+}  // namespace tpgm::benchmarks

@@ -1,0 +1,41 @@
+// Distance and projection of all tensors of a model, beside ATen and beside a plain copy.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tpgm/core/constraints.h"
+
+namespace tpgm::benchmarks {
+
+struct ProjectionOptions {
+  at::Device device = at::kCPU;
+  std::string model = "resnet50";
+  at::ScalarType dtype = at::kFloat;
+  std::int64_t repeats = 20;
+};
+
+/// Medians of one run; every repetition starts with cold caches.
+struct ProjectionResult {
+  Norm norm = Norm::kL2;
+  double ours_ms = 0;
+  double ours_gb_s =
+      0;  ///< Five passes over the weights: two read for the distances, two read and one written after.
+  double aten_ms = 0;             ///< The same arithmetic as ATen calls, tensor by tensor.
+  double largest_difference = 0;  ///< Between the two results, in units of the weights' own precision.
+};
+
+struct ProjectionReport {
+  std::int64_t tensors = 0;
+  double megabytes = 0;  ///< Of the weights alone.
+  double copy_ms = 0;    ///< Of the same bytes, one tensor to another.
+  double copy_gb_s = 0;  ///< Two passes: one read, one written.
+  std::vector<ProjectionResult> norms;
+};
+
+ProjectionReport measure_projection(const ProjectionOptions& options);
+
+}  // namespace tpgm::benchmarks
