@@ -357,7 +357,7 @@ void Constraints::restore() {
 }
 
 void Constraints::expect_finite_loss(const at::Tensor& loss) {
-  const auto code = static_cast<std::int32_t>(2 * size());
+  const auto code = static_cast<std::int32_t>(size());
   report_.copy_(at::minimum(
       report_, at::where(at::isfinite(loss.detach()).reshape({1}).to(device_),
                          at::full_like(report_, kernels::kAllFinite), at::full_like(report_, code))));
@@ -397,15 +397,14 @@ void Constraints::raise(std::int32_t code) {
   report_.fill_(kernels::kAllFinite);
   const auto count = static_cast<std::int32_t>(size());
   TORCH_CHECK(
-      code < 2 * count, "[", owner_,
+      code != count, "[", owner_,
       "] the loss is NaN or Inf; weights and radii are as before the call. Look at the batch, or lower the "
       "learning rate");
-  const auto& name = names_[code % count];
   TORCH_CHECK(
-      code < count, "[", owner_, "] the gradient of '", name,
+      code < count, "[", owner_, "] the gradient of '", names_[code - count - 1],
       "' holds NaN or Inf; weights and radii are as before the call. Skip the batch, or scale the loss down");
   TORCH_CHECK(
-      false, "[", owner_, "] '", name,
+      false, "[", owner_, "] '", names_[code],
       "' holds NaN or Inf; weights and radii are as before the call. The optimizer has diverged: go back to "
       "a checkpoint and lower the learning rate");
 }

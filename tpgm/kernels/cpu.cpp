@@ -282,7 +282,7 @@ void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& nor
     }
     slopes[k] = total;
     if (!finite) {
-      report(batch, tensors + k);
+      report(batch, tensors + 1 + k);
     }
   }
 }
@@ -296,7 +296,7 @@ void add_displacement(const Batch& batch, double factor) {
   });
   for (std::size_t i = 0; i < batch.plan->pieces.size(); ++i) {
     if (batch.partials[i] != 0) {
-      report(batch, batch.plan->tensors.size() + batch.plan->pieces[i].tensor);
+      report(batch, batch.plan->tensors.size() + 1 + batch.plan->pieces[i].tensor);
     }
   }
 }

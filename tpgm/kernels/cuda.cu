@@ -18,7 +18,9 @@ namespace tpgm::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;  // independent 16-byte loads of each operand that a thread keeps in flight
+// On one multiprocessor at a time. Many light blocks keep more loads in flight than few with unrolled loops:
+// while some reduce, others load (measured: docs/design.md).
+constexpr int kBlocks = 6;
 constexpr std::size_t kMaxTensors = 1024;
 
 template <class T>
@@ -63,28 +65,6 @@ __device__ Group group_of(const Piece& piece, std::int64_t cols) {
 }
 
 __device__ bool aligned(const void* pointer) { return (reinterpret_cast<std::uintptr_t>(pointer) & 15) == 0; }
-
-/// Calls body(i) for the elements [0, n) of this thread's share, kVector at a time: first load(i, slot) for
-/// up to kUnroll vectors, then use(i, slot) for each, so that the loads are in flight together.
-template <int kVector, class Load, class Use>
-__device__ void stream(const Group& group, std::int64_t n, Load load, Use use) {
-  const std::int64_t stride = static_cast<std::int64_t>(group.width) * kVector;
-  for (std::int64_t base = static_cast<std::int64_t>(group.lane) * kVector; base < n;
-       base += stride * kUnroll) {
-#pragma unroll
-    for (int slot = 0; slot < kUnroll; ++slot) {
-      if (base + slot * stride < n) {
-        load(base + slot * stride, slot);
-      }
-    }
-#pragma unroll
-    for (int slot = 0; slot < kUnroll; ++slot) {
-      if (base + slot * stride < n) {
-        use(base + slot * stride, slot);
-      }
-    }
-  }
-}
 
 /// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
 template <class F>
@@ -143,29 +123,6 @@ __device__ double sum_over(const Group& group, double value) {
   return value;
 }
 
-/// Σ term(j, S{}) over the elements of a vector, S the type to compute in: float64, or for 16-bit weights
-/// float32, which is exact enough for eight terms and several times faster, unless the sum is near the ends
-/// of its range.
-template <class W, int kVector, class Term>
-__device__ double sum_of_vector(Term term) {
-  if constexpr (sizeof(W) == 2 && kVector > 1) {
-    float sum = 0;
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      sum += term(j, float{});
-    }
-    if (fabsf(sum) > 1e-30f && fabsf(sum) < 1e30f) {
-      return sum;
-    }
-  }
-  double sum = 0;
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) {
-    sum += term(j, double{});
-  }
-  return sum;
-}
-
 /// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sum.
 /// term(displacement, third) is one element's contribution.
 template <bool kThird, bool kCopy, class Term>
@@ -178,7 +135,6 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
   with_types(tensor, operands, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
     constexpr int kVector = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
-    using A = std::remove_const_t<std::remove_pointer_t<decltype(anchor)>>;
     using C = Compute<W>;
     // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
     for (int first = 0; first < piece.rows; first += group.step) {
@@ -186,28 +142,22 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
       double total = 0;
       if (row < piece.rows) {
         const std::int64_t at = row * n;
-        Vector<W, kVector> w[kUnroll], t[kUnroll];
-        Vector<A, kVector> a[kUnroll];
-        stream<kVector>(
-            group, n,
-            [&](std::int64_t i, int slot) {
-              w[slot] = read<kVector>(weights + at + i);
-              a[slot] = read<kVector>(anchor + at + i);
-              if constexpr (kThird) {
-                t[slot] = read<kVector>(third + at + i);
-              }
-            },
-            [&](std::int64_t i, int slot) {
-              total += sum_of_vector<W, kVector>([&](int j, auto wide) {
-                using S = decltype(wide);
-                const C delta = static_cast<C>(w[slot].at[j]) - static_cast<C>(a[slot].at[j]);
-                const C other = kThird ? static_cast<C>(t[slot].at[j]) : C{};
-                return term(static_cast<S>(delta), static_cast<S>(other));
-              });
-              if (kCopy && third != nullptr) {
-                *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w[slot];
-              }
-            });
+        for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
+          const auto w = read<kVector>(weights + at + i);
+          const auto a = read<kVector>(anchor + at + i);
+          Vector<W, kVector> t{};
+          if constexpr (kThird) {
+            t = read<kVector>(third + at + i);
+          }
+#pragma unroll
+          for (int j = 0; j < kVector; ++j) {
+            const C delta = static_cast<C>(w.at[j]) - static_cast<C>(a.at[j]);
+            total += term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])));
+          }
+          if (kCopy && third != nullptr) {
+            *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
+          }
+        }
       }
       total = sum_over(group, total);
       if (group.lane == 0 && row < piece.rows) {
@@ -268,17 +218,17 @@ __device__ double block_reduce(double value, Combine combine) {
 }
 
 template <bool kCopy>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
   const TensorPlan tensor = args.plan[piece.tensor];
   if (norm == RowNorm::kL2) {
     reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
-                              [](auto delta, auto) { return delta * delta; });
+                              [](double delta, double) { return delta * delta; });
   } else {
     reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
-                              [](auto delta, auto) { return delta < 0 ? -delta : delta; });
+                              [](double delta, double) { return fabs(delta); });
   }
   if (!last_of_tensor(args, piece, tensor)) {
     return;
@@ -306,7 +256,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     slopes_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which, Norms norms,
                   const double* radii, double* row_dots, double* slopes) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
@@ -319,7 +269,7 @@ __global__ void __launch_bounds__(kThreads)
     return;
   }
   reduce_rows<true, false>(args, index, piece, tensor, row_dots,
-                           [](auto delta, auto gradient) { return gradient * delta; });
+                           [](double delta, double gradient) { return gradient * delta; });
   if (!last_of_tensor(args, piece, tensor)) {
     return;
   }
@@ -340,7 +290,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) {
     slopes[piece.tensor] = total;
     if (finite == 0) {
-      atomicMin(args.report, args.all_tensors + piece.tensor);
+      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
     }
   }
 }
@@ -354,47 +304,37 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
   const auto group = group_of(piece, tensor.layout.cols);
   const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
   bool finite = true;
-  with_types(tensor, args.operands[piece.tensor - args.first_tensor], piece,
-             [&](auto* weights, auto* anchor, auto* third, auto vector) {
-               constexpr int kVector = decltype(vector)::value;
-               using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
-               using A = std::remove_const_t<std::remove_pointer_t<decltype(anchor)>>;
-               using C = Compute<W>;
-               for (int row = group.row; row < piece.rows; row += group.step) {
-                 const double exact = factor_of(row);
-                 const bool keep = !kAdd && exact == 1;
-                 if (keep && third == weights) {
-                   continue;
-                 }
-                 const C factor = static_cast<C>(exact);
-                 const std::int64_t at = row * n;
-                 Vector<W, kVector> w[kUnroll], t[kUnroll];
-                 Vector<A, kVector> a[kUnroll];
-                 stream<kVector>(
-                     group, n,
-                     [&](std::int64_t i, int slot) {
-                       w[slot] = read<kVector>(weights + at + i);
-                       a[slot] = read<kVector>(anchor + at + i);
-                       if constexpr (kAdd) {
-                         t[slot] = read<kVector>(third + at + i);
-                       }
-                     },
-                     [&](std::int64_t i, int slot) {
+  const auto update = [&](auto* weights, auto* anchor, auto* third, auto vector) {
+    constexpr int kVector = decltype(vector)::value;
+    using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+    using C = Compute<W>;
+    for (int row = group.row; row < piece.rows; row += group.step) {
+      const double exact = factor_of(row);
+      const bool keep = !kAdd && exact == 1;
+      if (keep && third == weights) {
+        continue;
+      }
+      const C factor = static_cast<C>(exact);
+      const std::int64_t at = row * n;
+      for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
+        const auto w = read<kVector>(weights + at + i);
+        const auto a = read<kVector>(anchor + at + i);
+        Vector<W, kVector> t{};
+        if constexpr (kAdd) {
+          t = read<kVector>(third + at + i);
+        }
 #pragma unroll
-                       for (int j = 0; j < kVector; ++j) {
-                         const C from = static_cast<C>(a[slot].at[j]);
-                         const C delta = static_cast<C>(w[slot].at[j]) - from;
-                         const C base = kAdd ? static_cast<C>(t[slot].at[j]) : from;
-                         const C value = base + factor * delta;
-                         if constexpr (kAdd) {
-                           finite = finite && isfinite(value);
-                         }
-                         t[slot].at[j] = keep ? w[slot].at[j] : static_cast<W>(value);
-                       }
-                       *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = t[slot];
-                     });
-               }
-             });
+        for (int j = 0; j < kVector; ++j) {
+          const C from = static_cast<C>(a.at[j]);
+          const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
+          finite = finite && (!kAdd || isfinite(value));
+          t.at[j] = keep ? w.at[j] : static_cast<W>(value);
+        }
+        *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = t;
+      }
+    }
+  };
+  with_types(tensor, args.operands[piece.tensor - args.first_tensor], piece, update);
   return finite;
 }
 
@@ -403,7 +343,7 @@ __device__ Piece piece_from_the_end(const Arguments& args) {
   return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms,
                    const double* radii) {
   const Piece piece = piece_from_the_end(args);
@@ -417,19 +357,19 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     interpolate_kernel(const __grid_constant__ Arguments args, const double* ratios) {
   const Piece piece = piece_from_the_end(args);
   const double ratio = *args.report == kAllFinite ? ratios[piece.tensor] : 1.0;
   update_rows<false>(args, piece, args.plan[piece.tensor], [=](int) { return ratio; });
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocks)
     add_displacement_kernel(const __grid_constant__ Arguments args, double factor) {
   if (*args.report == kAllFinite) {
     const Piece piece = piece_from_the_end(args);
     if (!update_rows<true>(args, piece, args.plan[piece.tensor], [=](int) { return factor; })) {
-      atomicMin(args.report, args.all_tensors + piece.tensor);
+      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
     }
   }
 }
