@@ -34,16 +34,15 @@ elseif(TPGM_CUDA AND NOT TARGET torch_cuda)
   message(FATAL_ERROR "TPGM_CUDA=ON, but this LibTorch (${TORCH_INSTALL_PREFIX}) was built without CUDA")
 endif()
 if(TPGM_CUDA)
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
-  endif()
+  # LibTorch's package turns CMAKE_CUDA_ARCHITECTURES off, so the kernels have a setting of their own.
+  set(TPGM_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile the kernels for; newer ones compile at first use")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
-# LibTorch brings the OpenMP runtime it was built with, and its folder has to come first. CMake would say so in a
-# warning for every program; naming the folder ourselves says it once.
-set(CMAKE_SKIP_BUILD_RPATH ON)
+# LibTorch brings the OpenMP runtime it was built with, and its folder has to come first. CMake would warn of that for
+# every program; naming the folder ourselves is enough, and programs find LibTorch there after an install as well.
+set(CMAKE_SKIP_RPATH ON)
 add_link_options(LINKER:-rpath,${TORCH_INSTALL_PREFIX}/lib)
 if(TPGM_CUDA)
   add_link_options(LINKER:-rpath,${CUDAToolkit_LIBRARY_DIR})

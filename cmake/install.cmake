@@ -11,10 +11,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tpgm/ DESTINATION ${CMAKE_INSTALL_INCLUD
         FILES_MATCHING PATTERN "*.h")
 install(EXPORT tpgmTargets NAMESPACE tpgm:: DESTINATION ${tpgm_package_dir})
 
-# The command finds LibTorch where the build found it. CMake's own *_USE_LINK_PATH leaves out folders inside
-# the source tree, and .venv is one, so LibTorch's is named.
-set_target_properties(tpgm_command PROPERTIES INSTALL_RPATH ${TORCH_INSTALL_PREFIX}/lib
-                                              INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS tpgm_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in

@@ -99,7 +99,7 @@ Run configure_bench(CLI::App& app) {
   projection->add_option("--dtype", args->dtype, "Type of the weights")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   projection->add_option("--repeats", args->repeats, "Runs to take the median of")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 100000));
   projection->add_flag("--json", args->json, "For a program to read");
   app.require_subcommand(1);
   return [args] { return bench_projection(*args); };

@@ -1,6 +1,5 @@
 // The `tpgm` command: a table of subcommands.
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/cuda.h>
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "tools/command.h"
+#include "tpgm/core/selection.h"
 
 namespace {
 
@@ -24,11 +24,13 @@ constexpr Command kCommands[] = {
 };
 
 std::string version() {
-  return fmt::format("tpgm {}\nLibTorch: {}\nCUDA: {}\nthreads: {}", TPGM_VERSION, TORCH_VERSION,
-                     torch::cuda::is_available()
-                         ? fmt::format("yes ({} device{})", torch::cuda::device_count(),
-                                       torch::cuda::device_count() == 1 ? "" : "s")
-                         : "no",
+  std::string cuda = "no (built without)";
+  if (TPGM_WITH_CUDA) {
+    const auto devices = torch::cuda::device_count();
+    cuda = devices == 0 ? "no (no device visible)"
+                        : fmt::format("yes ({} device{})", devices, devices == 1 ? "" : "s");
+  }
+  return fmt::format("tpgm {}\nLibTorch: {}\nCUDA: {}\nthreads: {}", TPGM_VERSION, TORCH_VERSION, cuda,
                      at::get_num_threads());
 }
 
@@ -58,6 +60,17 @@ int main(int argc, char** argv) {
     sub->footer("");
     sub->option_defaults()->always_capture_default();
     runs[sub] = {command.name, command.configure(*sub)};
+  }
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const auto& command : kCommands) {
+      names.emplace_back(command.name);
+    }
+    if (const auto nearest = tpgm::nearest(argv[1], names); nearest != argv[1]) {
+      fmt::print(stderr, "tpgm: no command '{}'; did you mean '{}'? tpgm --help lists them\n", argv[1],
+                 nearest);
+      return 2;
+    }
   }
   try {
     app.parse(argc, argv);

@@ -40,7 +40,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(len(lines), 4)
         for line, pattern in zip(
             lines,
-            [r"tpgm \d+\.\d+\.\d+", r"LibTorch: \d+\.\d+\.\d+", r"CUDA: (no|yes \(\d+ devices?\))", r"threads: \d+"],
+            [r"tpgm \d+\.\d+\.\d+", r"LibTorch: \d+\.\d+\.\d+", r"CUDA: (no \(.+\)|yes \(\d+ devices?\))", r"threads: \d+"],
         ):
             self.assertRegex(line, f"^{pattern}$")
 

@@ -144,7 +144,7 @@ TEST_P(TpgmErrors, AClosureThatCallsBackward) {
           return result;
         });
       },
-      "");  // autograd's own words
+      "the closure called backward()");
 }
 
 TEST_P(TpgmErrors, AClosureThatTrainsBatchNorm) {

@@ -1,6 +1,8 @@
 #include "tpgm/core/anchor.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstring>
 
@@ -31,12 +33,22 @@ at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, An
   if (storage == AnchorStorage::kBFloat16) {
     options = options.dtype(at::kBFloat16);
   }
-  if (storage == AnchorStorage::kHost && !like.is_cpu()) {
-    options = options.device(at::kCPU).pinned_memory(true);
+  if (storage != AnchorStorage::kHost || like.is_cpu()) {
+    return at::empty_strided(like.sizes(), like.strides(), options).copy_(pretrained.detach());
   }
-  auto anchor = at::empty_strided(like.sizes(), like.strides(), options);
-  anchor.copy_(pretrained.detach());
-  return anchor;
+  const auto pinned =
+      at::empty_strided(like.sizes(), like.strides(), options.device(at::kCPU).pinned_memory(true));
+  pinned.copy_(pretrained.detach());
+  // LibTorch hands pinned memory out again as soon as it is free, but does not know of our kernels that may
+  // still be reading it.
+  const auto release = [pinned, device = like.device()](void*) {
+    try {
+      c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+    } catch (...) {  // a device that has failed reads nothing any more
+    }
+  };
+  return at::from_blob(pinned.mutable_data_ptr(), pinned.sizes(), pinned.strides(), release,
+                       pinned.options());
 }
 
 std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors) {

@@ -396,17 +396,14 @@ void Constraints::check() {
 void Constraints::raise(std::int32_t code) {
   report_.fill_(kernels::kAllFinite);
   const auto count = static_cast<std::int32_t>(size());
-  TORCH_CHECK(
-      code != count, "[", owner_,
-      "] the loss is NaN or Inf; weights and radii are as before the call. Look at the batch, or lower the "
-      "learning rate");
-  TORCH_CHECK(
-      code < count, "[", owner_, "] the gradient of '", names_[code - count - 1],
-      "' holds NaN or Inf; weights and radii are as before the call. Skip the batch, or scale the loss down");
-  TORCH_CHECK(
-      false, "[", owner_, "] '", names_[code],
-      "' holds NaN or Inf; weights and radii are as before the call. The optimizer has diverged: go back to "
-      "a checkpoint and lower the learning rate");
+  TORCH_CHECK(code != count, "[", owner_,
+              "] the loss is NaN or Inf; the call has changed nothing. Look at the batch, or lower the "
+              "learning rate");
+  TORCH_CHECK(code < count, "[", owner_, "] the gradient of '", names_[code - count - 1],
+              "' holds NaN or Inf; the call has changed nothing. Skip the batch, or scale the loss down");
+  TORCH_CHECK(false, "[", owner_, "] '", names_[code],
+              "' holds NaN or Inf; the call has changed nothing. The optimizer has diverged: go back to "
+              "a checkpoint and lower the learning rate");
 }
 
 }  // namespace tpgm

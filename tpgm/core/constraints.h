@@ -43,6 +43,7 @@ class Constraints {
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<at::Tensor>& anchors() const { return anchors_; }
   at::Device device() const { return device_; }
+  Norm norm() const { return norm_; }
   at::TensorOptions scalar_options() const;
   /// The tensors' .grad; undefined where there is none.
   std::vector<at::Tensor> gradients() const;

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -38,6 +39,16 @@ class EvalMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> children_;
 };
 
+/// Runs in destructors, where an error (of a CUDA device that has already failed, say) must not hide the
+/// first one.
+template <class Call>
+void regardless(Call&& call) noexcept {
+  try {
+    call();
+  } catch (...) {
+  }
+}
+
 at::Tensor get_state(at::Generator& generator) {
   const std::scoped_lock lock(generator.mutex());
   return generator.get_state();
@@ -54,16 +65,13 @@ class BorrowedStream {
  public:
   BorrowedStream(at::Generator& generator, at::Tensor& state)
       : generator_(generator), state_(state), global_(get_state(generator)) {
-    if (state_.defined()) {
-      set_state(generator_, state_);
-    } else {
-      const std::scoped_lock lock(generator_.mutex());
-      generator_.set_current_seed(generator_.current_seed() ^ 0x7067'6d72'6164'6969u);
-    }
+    set_state(generator_, state_);
   }
   ~BorrowedStream() {
-    state_ = get_state(generator_);
-    set_state(generator_, global_);
+    regardless([this] {
+      state_ = get_state(generator_);
+      set_state(generator_, global_);
+    });
   }
   BorrowedStream(const BorrowedStream&) = delete;
   BorrowedStream& operator=(const BorrowedStream&) = delete;
@@ -72,6 +80,46 @@ class BorrowedStream {
   at::Generator& generator_;
   at::Tensor& state_;
   at::Tensor global_;
+};
+
+/// The state of a stream of its own, that follows from the generator's seed and leaves the generator as it
+/// is.
+at::Tensor forked_state(at::Generator& generator) {
+  const auto global = get_state(generator);
+  {
+    const std::scoped_lock lock(generator.mutex());
+    generator.set_current_seed(generator.current_seed() ^ 0x7067'6d72'6164'6969u);
+  }
+  const auto forked = get_state(generator);
+  set_state(generator, global);
+  return forked;
+}
+
+/// The module's .grad, out of the closure's way and put back on destruction. Handles move, values do not.
+class ParkedGradients {
+ public:
+  explicit ParkedGradients(const torch::nn::Module& module) : parameters_(module.parameters()) {
+    for (auto& parameter : parameters_) {
+      gradients_.push_back(parameter.grad());
+      parameter.mutable_grad().reset();
+    }
+  }
+  ~ParkedGradients() {
+    for (auto k = parameters_.size(); k-- > 0;) {  // backwards: a tied parameter was parked at its first name
+      parameters_[k].mutable_grad() = gradients_[k];
+    }
+  }
+  ParkedGradients(const ParkedGradients&) = delete;
+  ParkedGradients& operator=(const ParkedGradients&) = delete;
+
+  /// True if somebody has called backward() meanwhile.
+  bool any_new() const {
+    return std::any_of(parameters_.begin(), parameters_.end(),
+                       [](const auto& each) { return each.grad().defined(); });
+  }
+
+ private:
+  std::vector<at::Tensor> parameters_, gradients_;
 };
 
 /// The values of a module's buffers, put back on destruction. All of one type are copied in one go.
@@ -89,10 +137,12 @@ class UnchangedBuffers {
     }
   }
   ~UnchangedBuffers() {
-    const at::NoGradGuard no_grad;
-    for (auto& [type, group] : groups_) {
-      at::_foreach_copy_(group.buffers, group.values);
-    }
+    regardless([this] {
+      const at::NoGradGuard no_grad;
+      for (auto& [type, group] : groups_) {
+        at::_foreach_copy_(group.buffers, group.values);
+      }
+    });
   }
   UnchangedBuffers(const UnchangedBuffers&) = delete;
   UnchangedBuffers& operator=(const UnchangedBuffers&) = delete;
@@ -108,9 +158,13 @@ class UnchangedBuffers {
 
 Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
     : owner_(std::move(owner)), module_(&module) {
-  streams_.push_back({"cpu", at::globalContext().defaultGenerator(at::kCPU), {}});
+  const auto fork = [this](const char* name, at::Generator generator) {
+    const auto state = forked_state(generator);
+    streams_.push_back({name, generator, state});
+  };
+  fork("cpu", at::globalContext().defaultGenerator(at::kCPU));
   if (!device.is_cpu()) {
-    streams_.push_back({"device", at::globalContext().defaultGenerator(device), {}});
+    fork("device", at::globalContext().defaultGenerator(device));
   }
 }
 
@@ -126,6 +180,7 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   // BatchNorm does not always own up to a change of its statistics (their version stays), so all are put
   // back.
   const UnchangedBuffers unchanged(buffers);
+  const ParkedGradients gradients_of_training(*module_);
   const EvalMode eval_mode(*module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;
   for (auto& stream : streams_) {
@@ -134,6 +189,8 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   const at::AutoGradMode with_grad(true);
 
   const auto loss = closure();
+  TORCH_CHECK(!gradients_of_training.any_new(), "[", owner_,
+              "] the closure called backward(); it must only return the loss, with its graph");
   TORCH_CHECK(
       loss.defined() && loss.numel() == 1, "[", owner_, "] the closure returned ",
       loss.defined() ? "a tensor of " + std::to_string(loss.numel()) + " elements" : "an undefined tensor",
@@ -175,17 +232,17 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
 NamedTensors Probe::state_dict() const {
   NamedTensors state;
   for (const auto& stream : streams_) {
-    if (stream.state.defined()) {
-      state.insert("random." + stream.name, stream.state.clone());
-    }
+    state.insert("random." + stream.name, stream.state.clone());
   }
   return state;
 }
 
 void Probe::load_state_dict(const NamedTensors& state) {
   for (auto& stream : streams_) {
-    const auto* saved = state.find("random." + stream.name);
-    stream.state = saved ? saved->clone() : at::Tensor();
+    // A state saved on another kind of device has no stream for this one, which then keeps its own.
+    if (const auto* saved = state.find("random." + stream.name)) {
+      stream.state = saved->clone();
+    }
   }
 }
 

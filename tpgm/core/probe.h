@@ -24,7 +24,7 @@ using Closure = std::function<at::Tensor()>;
 /// training data's order.
 class Probe {
  public:
-  /// Keeps a reference to `module`. The closures' stream starts from the global seed at the first evaluation.
+  /// Keeps a reference to `module`. The closures' stream starts from the global seed of this moment.
   Probe(std::string owner, torch::nn::Module& module, at::Device device);
 
   struct Result {
@@ -44,7 +44,7 @@ class Probe {
   struct Stream {
     std::string name;
     at::Generator generator;
-    at::Tensor state;  // undefined before the first evaluation
+    at::Tensor state;
   };
   std::string owner_;
   torch::nn::Module* module_;

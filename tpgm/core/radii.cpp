@@ -4,6 +4,7 @@
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/ones_like.h>
@@ -31,13 +32,13 @@ constexpr double kAdamEps = 1e-8;
 
 Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options)
     : options_(std::move(options)) {
-  TORCH_CHECK(options_.lr() > 0 && std::isfinite(options_.lr()), "radius_lr must be positive, not ",
+  TORCH_CHECK(options_.lr() > 0 && std::isfinite(options_.lr()), "[Radii] radius_lr must be positive, not ",
               options_.lr());
-  TORCH_CHECK(options_.eps() > 0 && std::isfinite(options_.eps()), "eps must be positive, not ",
+  TORCH_CHECK(options_.eps() > 0 && std::isfinite(options_.eps()), "[Radii] eps must be positive, not ",
               options_.eps());
-  TORCH_CHECK(options_.mu() >= 0 && std::isfinite(options_.mu()), "mu must not be negative, and is ",
+  TORCH_CHECK(options_.mu() >= 0 && std::isfinite(options_.mu()), "[Radii] mu must not be negative, and is ",
               options_.mu());
-  TORCH_CHECK(options_.tv() >= 0 && std::isfinite(options_.tv()), "tv must not be negative, and is ",
+  TORCH_CHECK(options_.tv() >= 0 && std::isfinite(options_.tv()), "[Radii] tv must not be negative, and is ",
               options_.tv());
   std::vector<std::int64_t> first, second;
   std::map<std::string, std::int64_t> last_of;
@@ -92,21 +93,24 @@ const at::Tensor& Radii::prepare(const at::Tensor& smallest, const at::Tensor& l
   return radii_;
 }
 
-/// Gives the optimizer a tensor of its own to move, and the state it was saved with, if any.
+/// Gives the optimizer a tensor of its own to move, and the state it was saved with, if any. Changes nothing
+/// if the factory or the state is bad.
 void Radii::start(const at::Tensor& learned, const std::string& optimizer_state) {
-  learned_ = learned.clone();
-  if (!options_.optimizer()) {
-    return;
+  auto moved = learned.detach().clone();
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+  if (options_.optimizer()) {
+    moved.requires_grad_(true);
+    optimizer = options_.optimizer()({moved});
+    TORCH_CHECK(optimizer, "[Radii] the radius optimizer's factory returned nothing");
+    if (!optimizer_state.empty()) {
+      std::istringstream stream(optimizer_state);
+      torch::serialize::InputArchive archive;
+      archive.load_from(stream);
+      optimizer->load(archive);
+    }
   }
-  learned_.requires_grad_(true);
-  optimizer_ = options_.optimizer()({learned_});
-  TORCH_CHECK(optimizer_, "the radius optimizer's factory returned nothing");
-  if (!optimizer_state.empty()) {
-    std::istringstream stream(optimizer_state);
-    torch::serialize::InputArchive archive;
-    archive.load_from(stream);
-    optimizer_->load(archive);
-  }
+  learned_ = std::move(moved);
+  optimizer_ = std::move(optimizer);
 }
 
 void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
@@ -135,6 +139,8 @@ void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
   if (optimizer_) {
     learned_.mutable_grad() = gradient;
     optimizer_->step();
+    TORCH_CHECK(at::isfinite(learned_).all().item<bool>(),
+                "[Radii] the radius optimizer has made a radius NaN or Inf; lower its learning rate");
   } else {
     adam_step(gradient);
   }
@@ -213,17 +219,16 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
               " radii, the model ", count,
               " constrained tensors; load it into a method built with the same model and options");
   TORCH_CHECK((options_.optimizer() ? optimizer : moments) != nullptr && state.contains("radii"), "[", owner,
-              "] the state was saved with ", moments ? "the built-in" : "another", " radius optimizer");
+              "] the state was saved with ", moments ? "the built-in" : "another",
+              " radius optimizer; build the method with the same radius_optimizer");
   TORCH_CHECK(
       state["radii"].sizes() == learned->sizes() && (!moments || moments->sizes() == moments_.sizes()), "[",
       owner, "] the state is damaged: its radii and moments differ in number");
-  const auto before = snapshot();
   try {
     start(learned->to(device),
           optimizer ? std::string(static_cast<const char*>(optimizer->const_data_ptr()), optimizer->nbytes())
                     : std::string());
   } catch (const std::exception& error) {
-    roll_back(before);
     TORCH_CHECK(false, "[", owner, "] the radius optimizer cannot read its state: ", error.what());
   }
   radii_ = state["radii"].to(device).clone();

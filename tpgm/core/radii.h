@@ -69,7 +69,7 @@ class Radii {
 
   /// False if the optimizer is the user's: then update() may only be called once everything is known to be
   /// finite.
-  bool updates_on_device() const { return optimizer_ == nullptr; }
+  bool updates_on_device() const { return !options_.optimizer(); }
 
   /// All state by name, copied; loading it continues bit for bit.
   NamedTensors state_dict() const;

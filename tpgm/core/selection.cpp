@@ -57,6 +57,12 @@ Identity identity(const at::Tensor& tensor) {
                             : Identity(tensor.unsafeGetTensorImpl(), 0);
 }
 
+bool can_be_constrained(const at::Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return tensor.layout() == at::kStrided &&
+         (type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16);
+}
+
 /// The work of both selections: `candidates` are what could be constrained, tied names included.
 std::vector<Selected> match(const std::string& owner, const NamedTensors& candidates,
                             const NamedTensors& anchor, const std::vector<std::string>& exclude) {
@@ -76,8 +82,8 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
         })) {
       continue;
     }
-    TORCH_CHECK(at::isFloatingType(item.value().scalar_type()) && item.value().layout() == at::kStrided, "[",
-                owner, "] '", item.key(), "' is ", item.value().scalar_type(), " (", item.value().layout(),
+    TORCH_CHECK(can_be_constrained(item.value()), "[", owner, "] '", item.key(), "' is ",
+                item.value().scalar_type(), " (", item.value().layout(),
                 "); only dense float64, float32, float16 and bfloat16 can be constrained; exclude it");
     const at::Tensor* pretrained = nullptr;
     for (const auto& name : aliases) {
@@ -98,6 +104,11 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
                 " in the model; exclude it with exclude({\"", suggested_glob(item.key()), "\"})");
     selected.push_back({item.key(), item.value(), *pretrained});
   }
+  TORCH_CHECK(missing.empty() || !selected.empty() || anchor.is_empty(), "[", owner,
+              "] the anchor has none of the model's names: it has '",
+              anchor.is_empty() ? "" : anchor.keys().front(), "', the model '",
+              candidates.is_empty() ? "" : candidates.keys().front(),
+              "'; is there a prefix such as 'module.' to take off?");
   TORCH_CHECK(missing.empty(), "[", owner, "] no anchor for ", first_ten(missing),
               "; a new layer has none: exclude it with exclude({\"", missing_glob,
               "\"}), or add its pre-trained values to the anchor");

@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/linalg_norm.h>
 #include <ATen/ops/linalg_qr.h>
-#include <ATen/ops/linspace.h>
 #include <ATen/ops/randn.h>
 
 #include <algorithm>

@@ -120,9 +120,8 @@ TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double
   int bad = 0;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
-    const C value = load<C>(out[i]) + scale * displacement(weights, anchor, i);
-    bad |= !(std::abs(value) <= std::numeric_limits<C>::max());
-    out[i] = store<W>(value);
+    out[i] = store<W>(load<C>(out[i]) + scale * displacement(weights, anchor, i));
+    bad |= !(std::abs(load<C>(out[i])) <= std::numeric_limits<C>::max());
   }
   return bad == 0;
 }

@@ -188,20 +188,6 @@ __device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const 
   return last;
 }
 
-/// A row's sum, read by the last block: as written, or put together from the row's parts.
-__device__ double row_total(const Arguments& args, const TensorPlan& tensor, const double* rows,
-                            std::int64_t row) {
-  if (tensor.pieces_per_row == 1) {
-    return __ldcg(rows + tensor.first_row + row);
-  }
-  const double* part = args.partials + tensor.first_piece + row * tensor.pieces_per_row;
-  double total = 0;
-  for (int i = 0; i < tensor.pieces_per_row; ++i) {
-    total += __ldcg(part + i);
-  }
-  return total;
-}
-
 template <class Combine>
 __device__ double block_reduce(double value, Combine combine) {
   __shared__ double shared[kThreads];
@@ -215,6 +201,36 @@ __device__ double block_reduce(double value, Combine combine) {
     __syncthreads();
   }
   return shared[0];
+}
+
+/// Puts the sums of rows that are longer than a piece together from their parts; all threads of the tensor's
+/// last block take part. Few rows are shared by the block, many are shared out.
+__device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* rows) {
+  if (tensor.pieces_per_row == 1) {
+    return;
+  }
+  const double* parts = args.partials + tensor.first_piece;
+  if (tensor.layout.rows < kThreads / 8) {
+    for (std::int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row) {
+      double part = 0;
+      for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) {
+        part += __ldcg(parts + i);
+      }
+      const double total = block_reduce(part, [](double a, double b) { return a + b; });
+      if (threadIdx.x == 0) {
+        rows[tensor.first_row + row] = total;
+      }
+    }
+  } else {
+    for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+      double total = 0;
+      for (int i = 0; i < tensor.pieces_per_row; ++i) {
+        total += __ldcg(parts + row * tensor.pieces_per_row + i);
+      }
+      rows[tensor.first_row + row] = total;
+    }
+  }
+  __syncthreads();
 }
 
 template <bool kCopy>
@@ -233,11 +249,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (!last_of_tensor(args, piece, tensor)) {
     return;
   }
+  combine_parts(args, tensor, norms.rows);
   double smallest = INFINITY;
   double largest = 0;
   double finite = 1;
   for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    double total = row_total(args, tensor, norms.rows, row);
+    double total = __ldcg(norms.rows + tensor.first_row + row);
     total = norm == RowNorm::kL2 ? sqrt(total) : total;
     norms.rows[tensor.first_row + row] = total;
     finite = isfinite(total) ? finite : 0;
@@ -273,11 +290,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (!last_of_tensor(args, piece, tensor)) {
     return;
   }
+  combine_parts(args, tensor, row_dots);
   const double radius = radii[piece.tensor];
   double total = 0;
   double finite = 1;
   for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    const double dot = row_total(args, tensor, row_dots, row);
+    const double dot = __ldcg(row_dots + tensor.first_row + row);
     const double norm =
         ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + row] : norms.max[piece.tensor];
     const bool counts =
@@ -327,8 +345,8 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
         for (int j = 0; j < kVector; ++j) {
           const C from = static_cast<C>(a.at[j]);
           const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
-          finite = finite && (!kAdd || isfinite(value));
           t.at[j] = keep ? w.at[j] : static_cast<W>(value);
+          finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
         }
         *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = t;
       }
@@ -395,7 +413,8 @@ void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values
     kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(batch.stream)>>>(args, values...);
     if (const auto error = cudaGetLastError(); error != cudaSuccess) {
       throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
-                               cudaGetErrorString(error));
+                               cudaGetErrorString(error) +
+                               " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
     }
   }
 }

@@ -65,7 +65,8 @@ using ParallelFor =
     std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
 
 /// `report` holds the smallest code of what was found not to be finite, kAllFinite if nothing was:
-/// k for the weights (or anchor) of tensor k, tensors + 1 + k for its gradient; `tensors` itself is the caller's. Nobody but the caller resets it.
+/// k for the weights (or anchor) of tensor k, tensors + 1 + k for its gradient; `tensors` itself is the
+/// caller's. Nobody but the caller resets it.
 inline constexpr std::int32_t kAllFinite = std::numeric_limits<std::int32_t>::max();
 
 /// The tensors and the scratch memory of a call. Pointers are to the memory of the backend's device, except
@@ -118,7 +119,7 @@ struct Backend {
                  double* slopes);
 
   /// third (a gradient) ← third + factor · (weights − anchor), unless the report is not clean. Reports
-  /// gradients that are not finite afterwards.
+  /// gradients that are not finite afterwards; what they hold is then undefined.
   void (*add_displacement)(const Batch&, double factor);
 };
 

@@ -18,12 +18,15 @@ void AnchoredMethod::finish(const Closure&) { constraints_.check(); }
 NamedTensors AnchoredMethod::state_dict() const {
   NamedTensors state;
   state.insert("method." + name_, at::scalar_tensor(1, at::kLong));
+  put(state, "norm", static_cast<std::int64_t>(constraints_.norm()));
   put(state, "anchor", constraints_.anchor_fingerprint());
   return state;
 }
 
 void AnchoredMethod::load_state_dict(const NamedTensors& state) {
   get_int(state, "method." + name_);
+  TORCH_CHECK(get_int(state, "norm") == static_cast<std::int64_t>(constraints_.norm()), "[", name_,
+              "] the state was saved with another norm; build the method with the same options");
   TORCH_CHECK(
       get_int(state, "anchor") == constraints_.anchor_fingerprint(), "[", name_,
       "] the state belongs to another anchor. Build the method while the model holds the pre-trained weights "

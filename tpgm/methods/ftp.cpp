@@ -49,7 +49,7 @@ void Ftp::after_step(const Closure&) {
   const auto last_largest = constraints_.largest();
   constraints_.measure(/*hold=*/true);
   if (!radii_.initialised()) {
-    constraints_.check();
+    check();
   }
   if (slopes_) {
     radii_.update(*slopes_, last_largest);

@@ -42,7 +42,8 @@ class Method {
 
   /// Throws if a NaN or Inf was seen that has not been reported yet. Hooks report by themselves: on the CPU
   /// at once, on CUDA a step or so later, because they do not wait for the device. This call waits; make it
-  /// where you read the loss.
+  /// where you read the loss, or between before_step() and the optimizer's step to keep bad gradients out of
+  /// the weights.
   virtual void check() {}
 
   /// Everything the method needs to go on bit for bit in another process, except the weights and the anchor.

@@ -49,9 +49,9 @@ struct Words<RadiusScale> {
 struct Every {
   std::int64_t steps = 1;
   constexpr Every(std::int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
-  constexpr bool at_end() const { return steps == 0; }
+  constexpr bool at_end() const { return steps == -1; }
 };
-inline constexpr Every kEnd = 0;
+inline constexpr Every kEnd = -1;
 
 template <class T>
 inline constexpr bool kIsOptional = false;
@@ -122,11 +122,14 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     }
   } else if constexpr (std::is_same_v<T, Every>) {
     value = kEnd;
-    if (text != "end") {
-      from_text(option, text, value.steps);
-      TORCH_CHECK(value.steps > 0, option, " must be at least 1, or end, not '", text, "'");
+    if (text == "end") {
+      return;
     }
-    return;
+    const auto* last = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), last, value.steps);
+    if (result.ec == std::errc() && result.ptr == last && value.steps >= 1) {
+      return;
+    }
   } else if constexpr (std::is_same_v<T, bool>) {
     if (text == "true" || text == "false") {
       value = text == "true";

@@ -53,8 +53,8 @@ Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions op
       radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
              constraints_.scalar_options()),
       probe_(name_, module, constraints_.device()) {
-  TORCH_CHECK(options_.every().steps >= 0, "[Tpgm] every must be at least 1, or kEnd, not ",
-              options_.every().steps);
+  TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
+              "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
@@ -86,8 +86,11 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
       radii_.prepare(constraints_.smallest(), constraints_.largest());
     }
   } catch (...) {
-    constraints_.restore();
     radii_.roll_back(before);
+    try {
+      constraints_.restore();
+    } catch (...) {  // a CUDA device that has failed; the first error says more
+    }
     throw;
   }
   if (!wait) {
@@ -113,8 +116,8 @@ at::Tensor Tpgm::update_radii(const Closure& radius_loss) {
 
 void Tpgm::project() {
   constraints_.poll();
-  const auto before = radii_.snapshot();
   const bool wait = !radii_.initialised() || !radii_.updates_on_device();
+  const auto before = wait ? Radii::Snapshot() : radii_.snapshot();
   constraints_.measure();
   if (wait) {
     constraints_.check();
@@ -161,6 +164,7 @@ torch::OrderedDict<std::string, double> Tpgm::ratios() const {
 NamedTensors Tpgm::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "step", step_);
+  put(state, "scale", static_cast<std::int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
   put(state, "probe.", probe_.state_dict());
   return state;
@@ -169,6 +173,8 @@ NamedTensors Tpgm::state_dict() const {
 void Tpgm::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
+  TORCH_CHECK(get_int(state, "scale") == static_cast<std::int64_t>(options_.scale()),
+              "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));
   distances_ = at::Tensor();

@@ -93,7 +93,8 @@ class Tpgm final : public AnchoredMethod {
   /// The anchor is given by name, for example by load_state_dict(file). It is copied.
   Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options = {});
 
-  /// One step of the loop: learn radii if it is time to, then project. The same as after_step().
+  /// One step of the loop: learn radii if it is time to, then project. The same as after_step(). With every =
+  /// kEnd only finish() does anything.
   void step(const Closure& radius_loss) { after_step(radius_loss); }
 
   /// Learns radii for the weights as they are, and leaves the weights alone. Returns the last loss (undefined
