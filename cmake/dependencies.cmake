@@ -1,4 +1,5 @@
-# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11.
+# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11,
+# zlib, xxhash.
 
 find_program(TPGM_CCACHE ccache)
 if(TPGM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -23,6 +24,10 @@ find_package(OpenMP REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)  # TorchScript archives
+find_path(XXHASH_INCLUDE_DIR xxhash.h)  # without it, 'tpgm wise' and 'tpgm convert' say what to install
+find_library(XXHASH_LIBRARY xxhash)
+mark_as_advanced(XXHASH_INCLUDE_DIR XXHASH_LIBRARY)
 
 if(TPGM_CUDA STREQUAL AUTO)
   if(TARGET torch_cuda)

@@ -1,8 +1,12 @@
 // A subcommand of `tpgm`: its name, a line of help, and how it adds its options.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <stdexcept>
+#include <string>
 
 namespace tpgm::tools {
 
@@ -10,14 +14,37 @@ namespace tpgm::tools {
 /// status 1.
 using Run = std::function<int()>;
 
+/// What an error says, without the name of the C++ call it starts with: "[load_weights] ...".
+std::string error_text(const c10::Error& error);
+
 struct Command {
   const char* name;
   const char* summary;
   Run (*configure)(CLI::App& app);  // adds options that live as long as the Run
 };
 
+/// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.
+template <typename Parse>
+CLI::Validator parses(const Parse& parse) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        try {
+          parse(text);
+        } catch (const c10::Error& error) {
+          return error_text(error);
+        } catch (const std::invalid_argument& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      },
+      "");
+}
+
 Run configure_bench(CLI::App& app);
+Run configure_convert(CLI::App& app);
+Run configure_inspect(CLI::App& app);
 Run configure_list(CLI::App& app);
 Run configure_theory(CLI::App& app);
+Run configure_wise(CLI::App& app);
 
 }  // namespace tpgm::tools

@@ -19,6 +19,9 @@ using tpgm::tools::Run;
 
 constexpr Command kCommands[] = {
     {"list", "methods, with their options and defaults", tpgm::tools::configure_list},
+    {"inspect", "what is in a checkpoint, or how far two are apart", tpgm::tools::configure_inspect},
+    {"wise", "two checkpoints into one, by a ratio; needs no model", tpgm::tools::configure_wise},
+    {"convert", "any checkpoint into safetensors", tpgm::tools::configure_convert},
     {"theory", "Theorem 1 of the paper, numerically", tpgm::tools::configure_theory},
     {"bench", "our speed beside its rivals', in one run", tpgm::tools::configure_bench},
 };
@@ -38,7 +41,7 @@ int run(const char* name, const Run& command) {
   try {
     return command();
   } catch (const c10::Error& error) {
-    fmt::print(stderr, "tpgm {}: {}\n", name, error.what_without_backtrace());
+    fmt::print(stderr, "tpgm {}: {}\n", name, tpgm::tools::error_text(error));
   } catch (const std::exception& error) {
     fmt::print(stderr, "tpgm {}: {}\n", name, error.what());
   }
@@ -46,6 +49,12 @@ int run(const char* name, const Run& command) {
 }
 
 }  // namespace
+
+std::string tpgm::tools::error_text(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
 
 int main(int argc, char** argv) {
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");

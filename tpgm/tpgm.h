@@ -1,9 +1,13 @@
 // Everything a training loop needs: the methods, the mathematics under them, and checkpoints.
 #pragma once
 
+#include "tpgm/checkpoints/compare.h"
+#include "tpgm/checkpoints/convert.h"
+#include "tpgm/checkpoints/merge.h"
 #include "tpgm/core/constraints.h"
 #include "tpgm/core/radii.h"
 #include "tpgm/core/selection.h"
+#include "tpgm/io/checkpoint.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/methods/anchored_method.h"

@@ -183,19 +183,36 @@ TEST_F(StateDictTest, TiedParametersStayTied) {
   EXPECT_EQ(into.in->weight.data_ptr(), into.out->weight.data_ptr());
 }
 
-TEST_F(StateDictTest, PyTorchFilesGetAWayOut) {
-  const std::string zip("PK\x03\x04\0\0\x08\x08\0\0more", 14),
-      pickle("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9more", 13);
-  for (const auto& bytes : {zip, pickle}) {
-    write_bytes(file("net.pt"), bytes);
-    const std::string message = error_of([&] { load_state_dict(file("net.pt")); });
-    EXPECT_NE(message.find(file("net.pt").string()), std::string::npos) << message;
-    EXPECT_NE(message.find("safetensors.torch.save_file(torch.load('net.pt'"), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
+TEST_F(StateDictTest, ReadsPyTorchFilesAndSaysWhatItUnwrapped) {
+  const auto goldens = std::filesystem::path(TPGM_TEST_DATA) / "io" / "goldens" / "torch";
+  const StateDict expected = SafetensorsFile(goldens / "nested_training.expected.safetensors").tensors();
+  ::testing::internal::CaptureStderr();
+  const StateDict tensors = load_state_dict(goldens / "nested_training.pt");
+  const std::string warning = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("took what is under 'state_dict'"), std::string::npos) << warning;
+  ASSERT_EQ(tensors.size(), expected.size());
+  for (const auto& item : expected) EXPECT_TRUE(same(tensors[item.key()], item.value())) << item.key();
+}
+
+TEST_F(StateDictTest, APrefixOfTheModelsOwnStays) {
+  struct Net : torch::nn::Module {
+    torch::nn::Linear backbone{register_module("backbone", torch::nn::Linear(2, 3))};
+  } saved, loaded;
+  save_weights(saved, file("net.safetensors"));
+  load_weights(loaded, file("net.safetensors"));
+  EXPECT_TRUE(same(loaded.backbone->weight, saved.backbone->weight));
+  load_weights(*loaded.backbone, file("net.safetensors"));  // and a wrapper's goes
+  EXPECT_TRUE(same(loaded.backbone->bias, saved.backbone->bias));
+}
+
+TEST_F(StateDictTest, WhatIsNoCheckpointGetsALine) {
   write_bytes(file("net.pt"), "neither");
-  EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("too few"), std::string::npos);
-  EXPECT_NE(error_of([&] { load_state_dict(file("absent")); }).find("cannot open"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("it is no checkpoint"),
+            std::string::npos);
+  write_bytes(file("net.pt"), "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("git lfs pull"), std::string::npos);
+  EXPECT_NE(error_of([&] { load_state_dict(file("absent")); }).find("[load_state_dict] cannot open"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -46,11 +46,13 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
   TORCH_CHECK(path_.has_filename(), "[", call_, "] '", path_.string(),
               "' names no file to write; append one");
   if (folder_.empty()) folder_ = ".";
-  static std::atomic<unsigned> counter{0};
-  do {  // a name may be taken: by a killed process that had our id
-    temporary_ = folder_ / (".tpgm-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
+  descriptor_ = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    with_temporary_name([&](const char* name) {
+      descriptor_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      return descriptor_ >= 0;
+    });
+  }
   TORCH_CHECK(descriptor_ >= 0, "[", call_, "] cannot write '", path_.string(), "': ", error_text(errno),
               "; is '", folder_.string(), "' a folder you may write to?");
 }
@@ -58,6 +60,23 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+// Sets temporary_ to a name that make() could create a file under; false, with errno, if it could not.
+template <typename Make>
+bool AtomicFile::with_temporary_name(const Make& make) {
+  static std::atomic<unsigned> counter{0};
+  for (;;) {  // a name may be taken: by a killed process that had our id
+    const auto name =
+        folder_ / (".tpgm-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
+    if (make(name.c_str())) return temporary_ = name, true;
+    if (errno != EEXIST) return false;
+  }
+}
+
+void AtomicFile::reserve(size_t size) {
+  if (size == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)) == 0) return;
+  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) fail("write");
 }
 
 void AtomicFile::write(const void* data, size_t size) {
@@ -71,8 +90,35 @@ void AtomicFile::write(const void* data, size_t size) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
+  const auto* bytes = static_cast<const char*>(data);
+  const size_t begin = offset;
+  while (offset < begin + size) {
+    const ssize_t written =
+        ::pwrite(descriptor_, bytes + (offset - begin), begin + size - offset, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    offset += static_cast<size_t>(written);
+  }
+  // Left alone, the kernel would begin when gigabytes are waiting or at the sync: the disk would idle first
+  // and keep everybody waiting then. It is a hint; an error here comes back from the sync.
+  ::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
+}
+
+void AtomicFile::sync() {
   if (::fsync(descriptor_) != 0) fail("sync");
+}
+
+void AtomicFile::commit() {
+  sync();
+  if (temporary_.empty()) {
+    const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor_);
+    if (!with_temporary_name([&](const char* name) {
+          return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+        })) {
+      fail("name");
+    }
+  }
   if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("replace");
   temporary_.clear();

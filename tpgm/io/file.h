@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace tpgm {
 
@@ -25,18 +26,21 @@ class MappedFile {
   /// The first byte; aligned to a page.
   char* data() const noexcept { return data_; }
   size_t size() const noexcept { return size_; }
+  std::string_view bytes() const noexcept { return {data_, size_}; }
 
  private:
   char* data_ = nullptr;
   size_t size_ = 0;
 };
 
-/// A file that appears complete or not at all. Bytes go to a temporary name in the folder of `path`; commit()
-/// puts them in the place of `path`, whose old content is intact until then. Not thread-safe; several
-/// objects, threads or processes may write the same `path` at once, and the last commit wins.
+/// A file that appears complete or not at all. Its bytes have no name, or a temporary one in the folder of
+/// `path` where the file system knows no nameless files; commit() puts them in the place of `path`, whose old
+/// content is intact until then. Several objects, threads or processes may write the same `path` at once, and
+/// the last commit wins.
 ///
 /// The result has the permissions of a new file (0666 less the umask); a symbolic link at `path` is replaced,
-/// not followed. A process that is killed leaves a file named ".tpgm-*.tmp" behind.
+/// not followed. A process that is killed leaves nothing behind, or a file named ".tpgm-*.tmp" where the
+/// bytes had a name.
 class AtomicFile {
  public:
   /// Throws when the folder does not exist or cannot be written to.
@@ -46,17 +50,26 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends `size` bytes. Throws when the disk is full and the like.
+  /// Takes this much space on the disk now, so that a disk too small is known before the work is done.
+  void reserve(size_t size);
+  /// Appends `size` bytes. Throws when the disk is full and the like. Not thread-safe.
   void write(const void* data, size_t size);
-  /// Syncs the bytes to the disk, renames them to `path`, syncs the folder. The last call on this object.
+  /// Writes `size` bytes from byte `offset` on, and has the disk begin with them. Thread-safe.
+  void write_at(size_t offset, const void* data, size_t size);
+  /// Waits until the bytes are on the disk. commit() does so as well; on its own it is for several files that
+  /// should appear together.
+  void sync();
+  /// Syncs the bytes, renames them to `path`, syncs the folder. The last call on this object.
   void commit();
 
  private:
   [[noreturn]] void fail(const char* what) const;
+  template <typename Make>
+  bool with_temporary_name(const Make& make);
 
   std::filesystem::path path_;
   std::filesystem::path folder_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  // empty while the bytes have no name
   std::string call_;
   int descriptor_ = -1;
 };

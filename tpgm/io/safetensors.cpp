@@ -1,11 +1,7 @@
-// Reading (check everything, then alias the map) and writing (plan the header, then stream) of safetensors.
+// Reading of safetensors: check everything, then alias the map.
 #include "tpgm/io/safetensors.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,10 +10,13 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
+
+#include "tpgm/io/dtypes.h"
+#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
@@ -28,292 +27,265 @@ using json = nlohmann::json;
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kMaxHeaderBytes = 100'000'000;
-constexpr size_t kMaxReason = 400;  // reasons quote the file, whose names may be of any length
+constexpr size_t kMaxRank = 64;
 constexpr const char* kMetadataKey = "__metadata__";
 
-struct Dtype {
-  std::string_view name;
-  at::ScalarType type;
-};
-
-// In the reference implementation's order, which its writer sorts by, backwards: the order of our bytes too.
-constexpr std::array kDtypes{
-    Dtype{"BOOL", at::kBool},
-    Dtype{"U8", at::kByte},
-    Dtype{"I8", at::kChar},
-    Dtype{"F8_E5M2", at::kFloat8_e5m2},
-    Dtype{"F8_E4M3", at::kFloat8_e4m3fn},
-    Dtype{"F8_E8M0", at::kFloat8_e8m0fnu},
-    Dtype{"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
-    Dtype{"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
-    Dtype{"I16", at::kShort},
-    Dtype{"U16", at::kUInt16},
-    Dtype{"F16", at::kHalf},
-    Dtype{"BF16", at::kBFloat16},
-    Dtype{"I32", at::kInt},
-    Dtype{"U32", at::kUInt32},
-    Dtype{"F32", at::kFloat},
-    Dtype{"C64", at::kComplexFloat},
-    Dtype{"F64", at::kDouble},
-    Dtype{"I64", at::kLong},
-    Dtype{"U64", at::kUInt64},
-};
-
-// What a file did wrong; the file's name is added where it is known.
-struct Malformed {
-  std::string reason;
-};
-
-template <typename... Args>
-void require(bool condition, fmt::format_string<Args...> reason, Args&&... args) {
-  if (!condition) throw Malformed{fmt::format(reason, std::forward<Args>(args)...)};
-}
-
-// The parser keeps the last of equal keys and says nothing; this listens to it once more. (Its callback could
-// detect them as well, but takes quadratic time.)
-class KeysOnce : public nlohmann::json_sax<json> {
+// Follows the parser through the header. Unlike a document tree, it takes no memory for what a header has no
+// place for, and it sees every key, also those that are there twice.
+class HeaderReader final : public nlohmann::json_sax<json> {
  public:
+  HeaderReader(SafetensorsHeader& header, size_t data_begin, size_t file_size)
+      : header_(header), data_begin_(data_begin), data_size_(file_size - data_begin), budget_(file_size) {}
+
   bool key(std::string& key) override {
-    require(open_.back().insert(key).second, "the header has the key '{}' twice", key);
+    if (skipped_ > 0) return true;
+    if (where_ == Where::kTop) {
+      name_ = key;
+      require(key != kMetadataKey || !metadata_seen_, "the header has the key '{}' twice", kMetadataKey);
+      budget_.charge(2 * key.size() + 320);
+    } else if (where_ == Where::kMetadata) {
+      name_ = key;
+      budget_.charge(2 * key.size() + 128);
+    } else {
+      field_ = key == "dtype"          ? Field::kDtype
+               : key == "shape"        ? Field::kShape
+               : key == "data_offsets" ? Field::kOffsets
+                                       : Field::kOther;
+      auto& seen = seen_[static_cast<size_t>(field_)];
+      require(!seen || field_ == Field::kOther, "'{}' has the key '{}' twice", printable(name_), key);
+      seen = true;
+    }
     return true;
   }
-  bool start_object(size_t) override { return open_.emplace_back(), true; }
-  bool end_object() override { return open_.pop_back(), true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(int64_t) override { return true; }
-  bool number_unsigned(uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(json::binary_t&) override { return true; }
-  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
+
+  bool start_object(size_t) override {
+    if (skip_into()) return true;
+    if (where_ == Where::kNothing) {
+      where_ = Where::kTop;
+    } else {
+      require(where_ == Where::kTop, "expected {}, found an object", expected());
+      where_ = name_ == kMetadataKey ? Where::kMetadata : Where::kTensor;
+      metadata_seen_ = metadata_seen_ || where_ == Where::kMetadata;
+      dtype_.reset();
+      shape_.clear();
+      offsets_.clear();
+      seen_ = {};
+    }
+    return true;
+  }
+
+  bool end_object() override {
+    if (skip_out()) return true;
+    if (where_ == Where::kTensor) finish_tensor();
+    where_ = where_ == Where::kTop ? Where::kNothing : Where::kTop;
+    return true;
+  }
+
+  bool start_array(size_t) override {
+    if (skip_into()) return true;
+    require(where_ == Where::kTensor && (field_ == Field::kShape || field_ == Field::kOffsets) && !in_array_,
+            "expected {}, found an array", expected());
+    in_array_ = true;
+    return true;
+  }
+
+  bool end_array() override {
+    if (!skip_out()) in_array_ = false;
+    return true;
+  }
+
+  bool number_unsigned(uint64_t value) override {
+    if (skips()) return true;
+    require(in_array_, "expected {}, found {}", expected(), value);
+    require(value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
+            "a size or offset of '{}' is {}, which overflows 63 bits", printable(name_), value);
+    auto& numbers = field_ == Field::kShape ? shape_ : offsets_;
+    require(numbers.size() < kMaxRank, "'{}' has more than {} dimensions", printable(name_), kMaxRank);
+    numbers.push_back(static_cast<int64_t>(value));
+    return true;
+  }
+
+  bool string(std::string& text) override {
+    if (skips()) return true;
+    if (where_ == Where::kMetadata) {
+      budget_.charge(2 * text.size());
+      require(header_.metadata.emplace(name_, text).second, "{} has the key '{}' twice", kMetadataKey,
+              printable(name_));
+      return true;
+    }
+    require(where_ == Where::kTensor && field_ == Field::kDtype, "expected {}, found '{}'", expected(),
+            printable(text));
+    dtype_ = dtype_from_name(text);
+    require(dtype_.has_value(), "the dtype '{}' of '{}' is unknown", printable(text), printable(name_));
+    return true;
+  }
+
+  bool null() override { return other("null"); }
+  bool boolean(bool) override { return other("a bool"); }
+  bool number_integer(int64_t) override { return other("a negative number"); }
+  bool number_float(double, const std::string&) override { return other("a fraction"); }
+  bool binary(json::binary_t&) override { return other("binary"); }
+  bool parse_error(size_t position, const std::string&, const json::exception& error) override {
+    throw Malformed{fmt::format("byte {}: the header is not JSON: {}", kLengthBytes + position,
+                                printable(error.what(), 200))};
+  }
 
  private:
-  std::vector<std::set<std::string>> open_;  // keys so far, of every object that is not closed yet
+  enum class Where { kNothing, kTop, kMetadata, kTensor };
+  enum class Field { kDtype, kShape, kOffsets, kOther };
+
+  // Unknown fields of a tensor are passed over, as the reference implementation does.
+  bool skips() const { return skipped_ > 0 || (where_ == Where::kTensor && field_ == Field::kOther); }
+  bool skip_into() {
+    if (skips()) ++skipped_;
+    return skipped_ > 0;
+  }
+  bool skip_out() { return skipped_ > 0 && skipped_-- > 0; }
+
+  bool other(const char* what) const {
+    require(skips(), "expected {}, found {}", expected(), what);
+    return true;
+  }
+
+  std::string expected() const {
+    const std::string name = printable(name_);
+    if (where_ == Where::kTop) return fmt::format("an object that describes '{}'", name);
+    if (where_ == Where::kMetadata) return fmt::format("a string under '{}' of {}", name, kMetadataKey);
+    if (field_ == Field::kDtype) return fmt::format("a string as the dtype of '{}'", name);
+    if (field_ == Field::kShape) return fmt::format("non-negative integers as the shape of '{}'", name);
+    return fmt::format("two non-negative integers as the data_offsets of '{}'", name);
+  }
+
+  void finish_tensor() {
+    for (const auto& [field, key] : {std::pair{Field::kDtype, "dtype"}, std::pair{Field::kShape, "shape"},
+                                     std::pair{Field::kOffsets, "data_offsets"}}) {
+      require(seen_[static_cast<size_t>(field)], "'{}' has no '{}'", printable(name_), key);
+    }
+    require(dtype_.has_value(), "the dtype of '{}' is not a string", printable(name_));
+    require(offsets_.size() == 2, "expected two data_offsets of '{}', found {}", printable(name_),
+            offsets_.size());
+    TensorEntry entry{*dtype_, shape_, {}, 0, 0};
+    try {
+      bytes_of_shape(shape_, *dtype_);
+    } catch (Malformed& malformed) {
+      malformed.reason = fmt::format("'{}': {}", printable(name_), malformed.reason);
+      throw;
+    }
+    entry.size = entry.nbytes();
+    const auto begin = static_cast<uint64_t>(offsets_[0]), end = static_cast<uint64_t>(offsets_[1]);
+    require(begin <= end, "the data of '{}' begins at {} and ends before, at {}", printable(name_), begin,
+            end);
+    require(end <= data_size_, "the data of '{}' ends at {}, but the file has only {} bytes of data",
+            printable(name_), end, data_size_);
+    require(end - begin == entry.size, "'{}' has {} bytes of data, but {}[{}] takes {}", printable(name_),
+            end - begin, dtype_name(*dtype_), fmt::join(shape_, ","), entry.size);
+    entry.offset = data_begin_ + begin;
+    require(!header_.entries.contains(name_), "the header has the key '{}' twice", printable(name_));
+    header_.entries.insert(name_, std::move(entry));
+  }
+
+  SafetensorsHeader& header_;
+  size_t data_begin_, data_size_;
+  MemoryBudget budget_;
+  Where where_ = Where::kNothing;
+  Field field_ = Field::kOther;
+  size_t skipped_ = 0;  // how deep we are in what is passed over
+  bool in_array_ = false;
+  bool metadata_seen_ = false;
+  std::string name_;
+  std::optional<at::ScalarType> dtype_;
+  std::vector<int64_t> shape_, offsets_;
+  std::array<bool, 4> seen_{};
 };
 
-json parse_json(std::string_view text) {
-  require(!text.empty() && text.front() == '{', "the header does not begin with '{{'");
-  // To the parser a NUL is the end of its input, and whatever follows would go unread.
-  require(text.find('\0') == std::string_view::npos, "the header is not JSON: it contains a NUL byte");
-  try {
-    json header = json::parse(text);
-    KeysOnce keys_once;
-    json::sax_parse(text, &keys_once);
-    return header;
-  } catch (const json::exception& error) {
-    throw Malformed{fmt::format("the header is not JSON: {}", error.what())};
-  }
-}
-
-const json& field(const std::string& name, const json& entry, const char* key) {
-  const auto found = entry.find(key);
-  require(found != entry.end(), "'{}' has no '{}'", name, key);
-  return *found;
-}
-
-SafetensorsEntry parse_entry(const std::string& name, const json& value, size_t data_begin,
-                             size_t data_size) {
-  require(value.is_object(), "'{}' is not described by an object", name);
-
-  const json& dtype_name = field(name, value, "dtype");
-  require(dtype_name.is_string(), "the dtype of '{}' is not a string", name);
-  const auto* dtype = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& d) {
-    return d.name == dtype_name.get_ref<const std::string&>();
+// The data of all tensors, in order: no overlap, no hole, nothing left.
+void check_coverage(SafetensorsHeader& header, std::string_view file, size_t data_begin) {
+  std::vector<std::pair<std::string, TensorEntry>> sorted;
+  sorted.reserve(header.entries.size());
+  for (auto& item : header.entries) sorted.emplace_back(item.key(), std::move(item.value()));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.offset, a.second.size) < std::tie(b.second.offset, b.second.size);
   });
-  require(dtype != kDtypes.end(), "the dtype '{}' of '{}' is unknown",
-          dtype_name.get_ref<const std::string&>(), name);
-
-  const json& shape = field(name, value, "shape");
-  require(shape.is_array(), "the shape of '{}' is not an array", name);
-  SafetensorsEntry entry{dtype->type, {}, 0, 0};
-  int64_t bytes = static_cast<int64_t>(c10::elementSize(dtype->type));
-  bool empty = false;
-  for (const json& extent : shape) {
-    require(extent.is_number_unsigned(), "the shape of '{}' has other than non-negative integers", name);
-    const auto size = extent.get<uint64_t>();
-    empty = empty || size == 0;
-    // A size of 0 counts as 1 here: strides are products of the other sizes and must not overflow either.
-    require(size <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) &&
-                !__builtin_mul_overflow(bytes, std::max<int64_t>(static_cast<int64_t>(size), 1), &bytes),
-            "the shape of '{}' overflows 64 bits", name);
-    entry.shape.push_back(static_cast<int64_t>(size));
+  header.entries.clear();
+  size_t covered = data_begin;
+  for (auto& [name, entry] : sorted) {
+    require(entry.offset >= covered, "byte {}: the data of '{}' overlaps that of another tensor",
+            entry.offset, printable(name));
+    require(entry.offset == covered, "byte {}: there is a hole of {} bytes before the data of '{}'", covered,
+            entry.offset - covered, printable(name));
+    covered = entry.offset + entry.size;
+    const auto bytes = file.substr(entry.offset, entry.size);
+    // Any other value in a bool is undefined behaviour for whoever reads it.
+    require(entry.dtype != at::kBool ||
+                std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; }),
+            "'{}' is BOOL, but has bytes other than 0 and 1", printable(name));
+    header.entries.insert(std::move(name), std::move(entry));
   }
-  entry.size = empty ? 0 : static_cast<size_t>(bytes);
-
-  const json& offsets = field(name, value, "data_offsets");
-  require(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
-              offsets[1].is_number_unsigned(),
-          "the data_offsets of '{}' are not two non-negative integers", name);
-  const auto begin = offsets[0].get<uint64_t>();
-  const auto end = offsets[1].get<uint64_t>();
-  require(begin <= end, "the data of '{}' begins at {} and ends before, at {}", name, begin, end);
-  require(end <= data_size, "the data of '{}' ends at {}, but the file has only {} bytes of data", name, end,
-          data_size);
-  require(end - begin == entry.size, "'{}' has {} bytes of data, but {}[{}] takes {}", name, end - begin,
-          dtype->name, fmt::join(entry.shape, ","), entry.size);
-  entry.offset = data_begin + static_cast<size_t>(begin);
-  return entry;
-}
-
-// The tensor's place in kDtypes, or kDtypes.size().
-size_t rank_of(const at::Tensor& tensor) {
-  size_t rank = 0;
-  while (rank < kDtypes.size() && kDtypes[rank].type != tensor.scalar_type()) ++rank;
-  return rank;
-}
-
-// Why the format cannot hold the tensor, or nothing.
-std::optional<std::string> obstacle(const std::string& name, const at::Tensor& tensor) {
-  if (name == kMetadataKey) return "has the name the format reserves for metadata";
-  if (!tensor.defined()) return "is undefined";
-  if (tensor.is_quantized()) return "is quantized; dequantize() it first";
-  if (tensor.layout() != at::kStrided) return "is sparse or of another layout; to_dense() it first";
-  if (tensor.is_nested()) return "is a nested tensor; save its parts";
-  if (tensor.is_meta()) return "is on the meta device and has no values";
-  if (rank_of(tensor) == kDtypes.size()) {
-    return fmt::format("is of dtype {}, which the format does not have; convert it first",
-                       c10::toString(tensor.scalar_type()));
-  }
-  return std::nullopt;
-}
-
-std::string json_string(const std::string& text) {
-  try {
-    return json(text).dump();
-  } catch (const json::exception&) {
-    TORCH_CHECK(false, "[save_safetensors] '", text, "' is not UTF-8; names and metadata must be");
-  }
-}
-
-std::string make_header(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
-  std::vector<std::string> members;
-  if (!metadata.empty()) {
-    std::vector<std::string> pairs;
-    for (const auto& [key, value] : metadata) pairs.push_back(json_string(key) + ":" + json_string(value));
-    members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
-  }
-  size_t begin = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const size_t end = begin + tensor.nbytes();
-    members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                                  json_string(name), kDtypes[rank_of(tensor)].name,
-                                  fmt::join(tensor.sizes(), ","), begin, end));
-    begin = end;
-  }
-  std::string header = fmt::format("{{{}}}", fmt::join(members, ","));
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // the data behind it is then aligned for every dtype
-  return header;
+  require(covered == file.size(), "byte {}: {} bytes at the end belong to no tensor", covered,
+          file.size() - covered);
 }
 
 }  // namespace
 
+SafetensorsHeader parse_safetensors(std::string_view file) {
+  Cursor cursor(file);
+  const auto length = cursor.number<uint64_t>("the length of the header");
+  require(length <= kMaxHeaderBytes, "byte 0: the header would be {} bytes long, the most allowed is {}",
+          length, kMaxHeaderBytes);
+  const auto text = cursor.take(static_cast<size_t>(length), "the header");
+  SafetensorsHeader header;
+  HeaderReader reader(header, cursor.position(), file.size());
+  check_json_text(text, kLengthBytes);
+  json::sax_parse(text, &reader);
+  check_coverage(header, file, cursor.position());
+  return header;
+}
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path), file_(std::make_shared<MappedFile>(path, "SafetensorsFile")) {
   try {
-    parse();
+    header_ = parse_safetensors(file_->bytes());
   } catch (const Malformed& malformed) {
-    TORCH_CHECK(false, "[SafetensorsFile] '", path_.string(), "': ", malformed.reason.substr(0, kMaxReason),
-                "; it is damaged, incomplete or no safetensors file: fetch or save it again");
+    refuse("SafetensorsFile", path_, malformed);
   }
-}
-
-void SafetensorsFile::parse() {
-  const size_t file_size = file_->size();
-  require(file_size >= kLengthBytes, "the file has {} bytes, too few for a header", file_size);
-  uint64_t length = 0;
-  std::memcpy(&length, file_->data(), kLengthBytes);
-  require(length <= kMaxHeaderBytes, "the header would be {} bytes long, the most allowed is {}", length,
-          kMaxHeaderBytes);
-  require(length <= file_size - kLengthBytes, "the header would be {} bytes long, but the file has {}",
-          length, file_size);
-
-  const size_t data_begin = kLengthBytes + static_cast<size_t>(length);
-  const json header = parse_json({file_->data() + kLengthBytes, static_cast<size_t>(length)});
-  std::vector<std::pair<std::string, SafetensorsEntry>> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name != kMetadataKey) {
-      entries.emplace_back(name, parse_entry(name, value, data_begin, file_size - data_begin));
-      continue;
-    }
-    require(value.is_object(), "{} is not an object", kMetadataKey);
-    for (const auto& [key, text] : value.items()) {
-      require(text.is_string(), "{} has a value that is not a string, of '{}'", kMetadataKey, key);
-      metadata_.emplace(key, text.get<std::string>());
-    }
-  }
-
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.second.offset, a.second.size) < std::tie(b.second.offset, b.second.size);
-  });
-  size_t covered = data_begin;
-  for (auto& [name, entry] : entries) {
-    require(entry.offset >= covered, "the data of '{}' overlaps that of another tensor", name);
-    require(entry.offset == covered, "there is a hole of {} bytes before the data of '{}'",
-            entry.offset - covered, name);
-    covered = entry.offset + entry.size;
-    const char* bytes = file_->data() + entry.offset;
-    // Any other value in a bool is undefined behaviour for whoever reads it.
-    require(entry.dtype != at::kBool ||
-                std::all_of(bytes, bytes + entry.size, [](char byte) { return byte == 0 || byte == 1; }),
-            "'{}' is BOOL, but has bytes other than 0 and 1", name);
-    entries_.insert(name, std::move(entry));
-  }
-  require(covered == file_size, "{} bytes at the end belong to no tensor", file_size - covered);
 }
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
-  const SafetensorsEntry* entry = entries_.find(name);
+  const TensorEntry* entry = header_.entries.find(name);
   TORCH_CHECK(entry != nullptr, "[SafetensorsFile::tensor] '", path_.string(), "' has no tensor '", name,
-              "'; see entries() for the ", entries_.size(), " it has");
-  char* data = file_->data() + entry->offset;
-  const auto options = at::TensorOptions().dtype(entry->dtype);
-  if (entry->size > 0 && reinterpret_cast<uintptr_t>(data) % c10::elementSize(entry->dtype) == 0) {
-    return at::from_blob(data, entry->shape, [file = file_](void*) {}, options);
-  }
-  at::Tensor copy = at::empty(entry->shape, options);
-  if (entry->size > 0) std::memcpy(copy.mutable_data_ptr(), data, entry->size);
-  return copy;
+              "'; see entries() for the ", header_.entries.size(), " it has");
+  return tensor_at(file_, *entry);
 }
 
 StateDict SafetensorsFile::tensors() const {
   StateDict result("Tensor");
-  result.reserve(entries_.size());
-  for (const auto& entry : entries_) result.insert(entry.key(), tensor(entry.key()));
+  result.reserve(header_.entries.size());
+  for (const auto& item : header_.entries) result.insert(item.key(), tensor_at(file_, item.value()));
   return result;
 }
 
-void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
-                      const std::map<std::string, std::string>& metadata) {
-  std::vector<std::pair<std::string, at::Tensor>> sorted;
+void save_safetensors(const StateDict& tensors, const std::filesystem::path& path, const Metadata& metadata) {
+  std::vector<TensorSpec> specs;
   for (const auto& item : tensors) {
-    const auto reason = obstacle(item.key(), item.value());
-    TORCH_CHECK(!reason, "[save_safetensors] cannot write '", path.string(), "': tensor '", item.key(), "' ",
-                *reason);
-    sorted.emplace_back(item.key(), item.value().detach());
+    const at::Tensor& tensor = item.value();
+    const char* reason = !tensor.defined()       ? "is undefined"
+                         : tensor.is_quantized() ? "is quantized; dequantize() it first"
+                         : tensor.is_nested()    ? "is a nested tensor; save its parts"
+                         : tensor.layout() != at::kStrided
+                             ? "is sparse or of another layout; to_dense() it first"
+                         : tensor.is_meta() ? "is on the meta device and has no values"
+                                            : nullptr;
+    TORCH_CHECK(reason == nullptr, "[save_safetensors] cannot write '", path.string(), "': tensor '",
+                item.key(), "' ", reason);
+    specs.push_back({item.key(), tensor.scalar_type(), tensor.sizes().vec()});
   }
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    const size_t rank_a = rank_of(a.second), rank_b = rank_of(b.second);
-    return rank_a != rank_b ? rank_a > rank_b : a.first < b.first;
-  });
-  const std::string header = make_header(sorted, metadata);
-  TORCH_CHECK(header.size() <= kMaxHeaderBytes, "[save_safetensors] cannot write '", path.string(),
-              "': its header would have ", header.size(), " bytes, the format allows ", kMaxHeaderBytes,
-              "; save fewer tensors or less metadata");
-
-  AtomicFile file(path, "save_safetensors");
-  const uint64_t length = header.size();
-  file.write(&length, kLengthBytes);
-  file.write(header.data(), header.size());
-  for (const auto& [name, tensor] : sorted) {
+  SafetensorsWriter writer(path, specs, metadata, 0, "save_safetensors");
+  for (size_t i = 0; i < specs.size(); ++i) {
     // A lazy conjugate or negation is only a flag on the tensor; its bytes do not show it.
-    const at::Tensor plain = tensor.cpu().resolve_conj().resolve_neg().contiguous();
-    file.write(plain.const_data_ptr(), plain.nbytes());
+    const at::Tensor plain = tensors[i].value().detach().cpu().resolve_conj().resolve_neg().contiguous();
+    writer.write(i, 0, plain.const_data_ptr(), plain.nbytes());
   }
-  file.commit();
+  writer.commit();
 }
 
 }  // namespace tpgm

@@ -9,16 +9,14 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <fstream>
-#include <string_view>
 #include <utility>
 
+#include "tpgm/io/checkpoint.h"
+#include "tpgm/io/mismatches.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm {
 namespace {
-
-constexpr size_t kMaxCulprits = 10;
 
 // Who loads, from what: the words of an error message.
 struct Source {
@@ -64,39 +62,6 @@ std::string mismatch(const at::Tensor& from, const at::Tensor& into, const char*
   return "";
 }
 
-// "head.weight" → "head.*": who drops a layer's weight hardly wants its bias.
-std::string glob_for(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string::npos ? name : name.substr(0, dot) + ".*";
-}
-
-struct Culprits {
-  std::vector<std::string> lines;
-  std::vector<std::string> globs;
-
-  void add(const std::string& name, const std::string& reason) {
-    lines.push_back(fmt::format("'{}' {}", name, reason));
-    const std::string glob = '"' + glob_for(name) + '"';
-    if (lines.size() > kMaxCulprits || std::find(globs.begin(), globs.end(), glob) != globs.end()) return;
-    globs.push_back(glob);
-  }
-
-  // One culprit makes a line, several make a list.
-  std::string text(const Source& source, bool strangers) const {
-    const bool one = lines.size() == 1;
-    const std::string out =
-        strangers
-            ? "no name is common to both: is it a checkpoint of this architecture, without a prefix?"
-            : fmt::format("exclude {} with exclude={{{}}}", one ? "it" : "them", fmt::join(globs, ", "));
-    if (one) return fmt::format("[{}] {}; {}{}", source.call, lines[0], out, source.suffix);
-    const auto shown = lines.begin() + static_cast<ptrdiff_t>(std::min(lines.size(), kMaxCulprits));
-    std::string text = fmt::format("[{}] {} tensors do not fit{}:\n  {}\n", source.call, lines.size(),
-                                   source.suffix, fmt::join(lines.begin(), shown, "\n  "));
-    if (shown != lines.end()) text += fmt::format("  and {} more\n", lines.end() - shown);
-    return text + out;
-  }
-};
-
 void load(torch::nn::Module& module, const StateDict& tensors, const std::vector<std::string>& exclude,
           const Source& source) {
   std::vector<bool> used(exclude.size(), false);
@@ -107,7 +72,7 @@ void load(torch::nn::Module& module, const StateDict& tensors, const std::vector
                 source.noun, " or the model; correct or drop it", source.suffix);
   }
 
-  Culprits culprits;
+  Mismatches culprits;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   for (const auto& item : targets) {
     const at::Tensor* from = sources.find(item.key());
@@ -127,10 +92,22 @@ void load(torch::nn::Module& module, const StateDict& tensors, const std::vector
       culprits.add(item.key(), fmt::format("is in the {}, but not in the model", source.noun));
     }
   }
-  TORCH_CHECK(culprits.lines.empty(), culprits.text(source, strangers));
+  if (!culprits.empty()) {
+    const std::string way_out =
+        strangers ? "no name is common to both: is it a checkpoint of this architecture, without a prefix?"
+                  : fmt::format("exclude {} with exclude={{{}}}", culprits.size() == 1 ? "it" : "them",
+                                fmt::join(culprits.globs("\"", "\""), ", "));
+    TORCH_CHECK(false, culprits.text(source.call, source.suffix, way_out));
+  }
 
   const at::NoGradGuard no_grad;
   for (auto& [into, from] : copies) into.copy_(from);
+}
+
+void warn(const char* call, const Checkpoint& checkpoint) {
+  for (const auto& note : checkpoint.notes()) {
+    TORCH_WARN("[", call, "] '", checkpoint.path().string(), "': ", note);
+  }
 }
 
 }  // namespace
@@ -142,19 +119,10 @@ StateDict state_dict(const torch::nn::Module& module) {
   return result;
 }
 
-StateDict load_state_dict(const std::filesystem::path& file) {
-  // Nine bytes tell the formats apart: the ninth of a safetensors file opens its header. A file that cannot
-  // be read, or is something else again, is left to SafetensorsFile to complain about.
-  std::string start(9, '\0');
-  std::ifstream(file, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
-  const bool zip = start.starts_with("PK\x03\x04");
-  const bool pickle = start[0] == '\x80' && start[1] >= 2 && start[1] <= 5;
-  TORCH_CHECK(start[8] == '{' || !(zip || pickle), "[load_state_dict] '", file.string(),
-              "' is a PyTorch pickle, which can run code; convert it in Python: ",
-              "safetensors.torch.save_file(torch.load('", file.filename().string(),
-              "', weights_only=True), '",
-              std::filesystem::path(file).filename().replace_extension(".safetensors").string(), "')");
-  return SafetensorsFile(file).tensors();
+StateDict load_state_dict(const std::filesystem::path& path) {
+  const Checkpoint checkpoint(path, "", "load_state_dict");
+  warn("load_state_dict", checkpoint);
+  return checkpoint.tensors();
 }
 
 void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
@@ -162,10 +130,21 @@ void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
   load(module, tensors, exclude, {"load_state_dict", "state dict", ""});
 }
 
-void load_weights(torch::nn::Module& module, const std::filesystem::path& file,
+void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                   const std::vector<std::string>& exclude) {
-  load(module, load_state_dict(file), exclude,
-       {"load_weights", "file", fmt::format(" ('{}')", file.string())});
+  Checkpoint checkpoint(path, "", "load_weights");
+  if (!checkpoint.prefix().empty()) {
+    // The prefix may be the model's own and no wrapper's.
+    const StateDict state = state_dict(module);
+    const auto& names = checkpoint.names();
+    if (std::any_of(names.begin(), names.end(),
+                    [&](const std::string& name) { return state.contains(checkpoint.prefix() + name); })) {
+      checkpoint.restore_prefix();
+    }
+  }
+  warn("load_weights", checkpoint);
+  load(module, checkpoint.tensors(), exclude,
+       {"load_weights", "file", fmt::format(" ('{}')", path.string())});
 }
 
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file,

@@ -22,9 +22,9 @@ using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 /// the tensors change when the module does. Clone them to keep a moment.
 StateDict state_dict(const torch::nn::Module& module);
 
-/// The tensors of a .safetensors file (known by its content, not its suffix), on the CPU and not yet read:
-/// see SafetensorsFile::tensor. Throws on PyTorch's own .pt/.pth/.bin files, and says how to convert them.
-StateDict load_state_dict(const std::filesystem::path& file);
+/// The tensors of a checkpoint: a file or folder of any kind that Checkpoint reads. On the CPU and not yet
+/// read from the disk. What was unwrapped on the way is a warning (TORCH_WARN).
+StateDict load_state_dict(const std::filesystem::path& path);
 
 /// Copies `tensors` into the parameters and buffers of `module`, by name, whatever their order.
 ///
@@ -40,8 +40,9 @@ StateDict load_state_dict(const std::filesystem::path& file);
 void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
                      const std::vector<std::string>& exclude = {});
 
-/// load_state_dict(module, load_state_dict(file), exclude), with errors that name the file.
-void load_weights(torch::nn::Module& module, const std::filesystem::path& file,
+/// load_state_dict(module, load_state_dict(path), exclude), with errors that name the file. A prefix such as
+/// "module." is cut off the file's names unless the model's own names have it.
+void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                   const std::vector<std::string>& exclude = {});
 
 /// Writes state_dict(module) to `file` as safetensors; see save_safetensors for what is guaranteed.

@@ -126,6 +126,33 @@ TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double
   return bad == 0;
 }
 
+template <class T>
+TPGM_FOR_EACH_CPU PairSums pair_sums_of(const T* weights, const T* anchor, std::int64_t n) {
+  double d2[kLanes] = {}, d1[kLanes] = {}, w2[kLanes] = {}, a2[kLanes] = {}, wa[kLanes] = {};
+  const auto add = [&](std::int64_t i, int lane) TPGM_INLINE_LAMBDA {
+    const auto w = load<double>(weights[i]), a = load<double>(anchor[i]);
+    d2[lane] += (w - a) * (w - a);
+    d1[lane] += std::abs(w - a);
+    w2[lane] += w * w;
+    a2[lane] += a * a;
+    wa[lane] += w * a;
+  };
+  const std::int64_t whole = n / kLanes * kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
+  }
+  for (std::int64_t i = whole; i < n; ++i) add(i, static_cast<int>(i - whole));
+  PairSums sums;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    sums.difference_squared += d2[lane];
+    sums.difference_absolute += d1[lane];
+    sums.weights_squared += w2[lane];
+    sums.anchor_squared += a2[lane];
+    sums.product += wa[lane];
+  }
+  return sums;
+}
+
 /// Calls f with the types of the layout's weights and anchor.
 template <class F>
 void with_types(const Layout& layout, F&& f) {
@@ -305,6 +332,14 @@ void add_displacement(const Batch& batch, double factor) {
 const Backend& cpu() {
   static const Backend backend{distances, project, interpolate, slopes, add_displacement};
   return backend;
+}
+
+PairSums pair_sums(const void* weights, const void* anchor, DType dtype, std::int64_t n) {
+  PairSums sums;
+  with_types({1, n, dtype, dtype}, [&]<class T, class A>(T, A) {
+    sums = pair_sums_of(static_cast<const T*>(weights), static_cast<const T*>(anchor), n);
+  });
+  return sums;
 }
 
 }  // namespace tpgm::kernels

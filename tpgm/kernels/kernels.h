@@ -126,4 +126,13 @@ struct Backend {
 const Backend& cpu();
 const Backend& cuda();
 
+/// What the distance and the angle of two vectors are made of, summed in double.
+struct PairSums {
+  double difference_squared = 0, difference_absolute = 0;
+  double weights_squared = 0, anchor_squared = 0, product = 0;
+};
+
+/// On the CPU, for vectors that are looked at once and not kept: both of `dtype`, `n` elements.
+PairSums pair_sums(const void* weights, const void* anchor, DType dtype, std::int64_t n);
+
 }  // namespace tpgm::kernels

@@ -1,0 +1,273 @@
+// `tpgm inspect`: what is in a checkpoint, or how far two are apart.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/command.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+#include "tpgm/checkpoints/compare.h"
+#include "tpgm/core/selection.h"
+#include "tpgm/io/file.h"
+#include "tpgm/report/plot.h"
+
+namespace tpgm::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Arguments {
+  std::string a, b, key, sort = "file", plot;
+  std::vector<std::string> only, exclude;
+  bool json = false;
+};
+
+bool wanted(const Arguments& args, const std::string& name) {
+  return (args.only.empty() || matches_any(args.only, name)) && !matches_any(args.exclude, name);
+}
+
+// One checkpoint
+// -------------------------------------------------------------------------------------------------
+
+std::vector<std::string> sorted_names(const Arguments& args, const Checkpoint& checkpoint) {
+  check_globs("inspect", "--only", args.only, checkpoint.names());
+  check_globs("inspect", "--exclude", args.exclude, checkpoint.names());
+  std::vector<std::string> names;
+  for (const auto& name : checkpoint.names()) {
+    if (wanted(args, name)) names.push_back(name);
+  }
+  if (args.sort == "name") std::stable_sort(names.begin(), names.end(), natural_less);
+  if (args.sort == "size") {
+    std::stable_sort(names.begin(), names.end(), [&](const std::string& x, const std::string& y) {
+      return checkpoint.entry(x).nbytes() > checkpoint.entry(y).nbytes();
+    });
+  }
+  return names;
+}
+
+Json summary(const Checkpoint& checkpoint) {
+  Json files = Json::array();
+  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
+    files.push_back({{"file", checkpoint.files()[i].string()}, {"bytes", checkpoint.mappings()[i]->size()}});
+  }
+  return {{"path", checkpoint.path().string()},
+          {"format", checkpoint.format()},
+          {"files", files},
+          {"notes", checkpoint.notes()},
+          {"metadata", checkpoint.metadata()}};
+}
+
+struct Totals {
+  int64_t parameters = 0;
+  size_t bytes = 0;
+  std::map<std::string, int64_t> by_dtype;
+};
+
+Totals totals_of(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  Totals totals;
+  for (const auto& name : names) {
+    const auto& entry = checkpoint.entry(name);
+    totals.parameters += entry.numel();
+    totals.bytes += entry.nbytes();
+    totals.by_dtype[dtype_text(entry.dtype)] += entry.numel();
+  }
+  return totals;
+}
+
+void print_one_as_json(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  Json result = summary(checkpoint);
+  const Totals totals = totals_of(checkpoint, names);
+  result["parameters"] = totals.parameters;
+  result["bytes"] = totals.bytes;
+  result["tensors"] = Json::array();
+  for (const auto& name : names) {
+    const auto& entry = checkpoint.entry(name);
+    result["tensors"].push_back({{"name", name},
+                                 {"dtype", dtype_text(entry.dtype)},
+                                 {"shape", entry.shape},
+                                 {"parameters", entry.numel()},
+                                 {"bytes", entry.nbytes()}});
+  }
+  fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+size_t width_of(const std::vector<std::string>& names, size_t least) {
+  for (const auto& name : names) least = std::max(least, name.size());
+  return std::min<size_t>(least, 72);
+}
+
+void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
+  const size_t width = width_of(names, 6);
+  fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", "tensor", width, "dtype", "shape", "parameters",
+             "size");
+  for (const auto& name : names) {
+    const auto& entry = checkpoint.entry(name);
+    fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", name, width, dtype_text(entry.dtype),
+               shape_text(entry.shape), grouped(entry.numel()), bytes_text(entry.nbytes()));
+  }
+  const Totals totals = totals_of(checkpoint, names);
+  std::string types;
+  for (const auto& [dtype, numel] : totals.by_dtype) {
+    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", grouped(numel), dtype);
+  }
+  fmt::print("\n{}: {}\n{} tensors, {} parameters ({}), {}\n", checkpoint.path().string(),
+             checkpoint.format(), grouped(static_cast<int64_t>(names.size())), grouped(totals.parameters),
+             types, bytes_text(totals.bytes));
+  if (!checkpoint.metadata().empty()) fmt::print("metadata\n");
+  for (const auto& [key, value] : checkpoint.metadata()) fmt::print("  {}: {}\n", key, value);
+}
+
+// Two checkpoints
+// ------------------------------------------------------------------------------------------------
+
+void sort_tensors(const std::string& by, std::vector<TensorDistance>& tensors) {
+  if (by == "file") return;
+  const auto key = [&](const TensorDistance& tensor) {
+    const double value = by == "l2"         ? tensor.l2
+                         : by == "mars"     ? tensor.mars
+                         : by == "relative" ? tensor.relative
+                         : by == "cosine"   ? -tensor.cosine
+                                            : static_cast<double>(tensor.numel);
+    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+  };
+  std::stable_sort(tensors.begin(), tensors.end(), [&](const TensorDistance& x, const TensorDistance& y) {
+    return by == "name" ? natural_less(x.name, y.name) : key(x) > key(y);
+  });
+}
+
+void print_two_as_json(const Checkpoint& a, const Checkpoint& b, const Comparison& comparison) {
+  const auto block = [](const BlockDistance& each) {
+    return Json{
+        {"name", each.name},       {"tensors", each.tensors}, {"parameters", each.numel}, {"l2", each.l2},
+        {"mean_l2", each.mean_l2}, {"mars", each.mars},       {"relative", each.relative}};
+  };
+  Json tensors = Json::array(), blocks = Json::array(), reshaped = Json::array();
+  for (const auto& each : comparison.tensors) {
+    tensors.push_back({{"name", each.name},
+                       {"block", each.block},
+                       {"shape", each.shape},
+                       {"l2", each.l2},
+                       {"mars", each.mars},
+                       {"relative", each.relative},
+                       {"cosine", each.cosine},
+                       {"buffer", each.buffer},
+                       {"unchanged", each.unchanged}});
+  }
+  for (const auto& each : comparison.blocks) blocks.push_back(block(each));
+  for (const auto& each : comparison.reshaped)
+    reshaped.push_back({{"name", each.name}, {"a", each.a}, {"b", each.b}});
+  const Json result{{"a", summary(a)},
+                    {"b", summary(b)},
+                    {"tensors", tensors},
+                    {"blocks", blocks},
+                    {"all", block(comparison.all)},
+                    {"only_a", comparison.only_a},
+                    {"only_b", comparison.only_b},
+                    {"reshaped", reshaped}};
+  fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& comparison) {
+  std::vector<std::string> names, block_names{"all parameters"};
+  for (const auto& each : comparison.tensors) names.push_back(each.name);
+  for (const auto& each : comparison.blocks) block_names.push_back(each.name);
+  const size_t width = std::max(width_of(names, 6), width_of(block_names, 5));
+
+  size_t unchanged = 0;
+  fmt::print("{:<{}}  {:<18}  {:>10}  {:>10}  {:>9}  {:>8}\n", "tensor", width, "shape", "l2", "mars",
+             "relative", "cosine");
+  for (const auto& each : comparison.tensors) {
+    unchanged += each.unchanged ? 1 : 0;
+    if (each.unchanged) {
+      fmt::print("{:<{}}  {:<18}  {:>10}\n", each.name, width, shape_text(each.shape), "unchanged");
+    } else {
+      fmt::print("{:<{}}  {:<18}  {:>10.4g}  {:>10.4g}  {:>9.3g}  {:>8.5f}\n", each.name, width,
+                 shape_text(each.shape), each.l2, each.mars, each.relative, each.cosine);
+    }
+  }
+  fmt::print("\n{:<{}}  {:>7}  {:>14}  {:>10}  {:>10}  {:>10}  {:>9}\n", "block", width, "tensors",
+             "parameters", "l2", "mean l2", "mars", "relative");
+  const auto print_block = [&](const std::string& name, const BlockDistance& each) {
+    fmt::print("{:<{}}  {:>7}  {:>14}  {:>10.4g}  {:>10.4g}  {:>10.4g}  {:>9.3g}\n", name, width,
+               each.tensors, grouped(each.numel), each.l2, each.mean_l2, each.mars, each.relative);
+  };
+  for (const auto& each : comparison.blocks) print_block(each.name, each);
+  print_block("all parameters", comparison.all);
+
+  fmt::print("\nA  {}: {}\nB  {}: {}\n{} tensors in both, {} of them unchanged\n", a.path().string(),
+             a.format(), b.path().string(), b.format(),
+             grouped(static_cast<int64_t>(comparison.tensors.size())),
+             grouped(static_cast<int64_t>(unchanged)));
+  for (const auto& each : comparison.reshaped) {
+    fmt::print("reshaped   {}  {} in A, {} in B\n", each.name, shape_text(each.a), shape_text(each.b));
+  }
+  for (const auto& name : comparison.only_a) fmt::print("only in A  {}\n", name);
+  for (const auto& name : comparison.only_b) fmt::print("only in B  {}\n", name);
+}
+
+void write_plot(const Comparison& comparison, const std::string& path) {
+  Series series{"mean over the tensors of a block", {}, {}, {}};
+  for (size_t i = 0; i < comparison.blocks.size(); ++i) {
+    series.x.push_back(static_cast<double>(i));
+    series.y.push_back(comparison.blocks[i].mean_l2);
+  }
+  TORCH_CHECK(series.x.size() > 1, "[inspect] --plot: the checkpoints have ", series.x.size(),
+              " block in common; a plot takes two");
+  const auto svg = to_svg({.title = "Distance from the pre-trained weights by depth",
+                           .x_label = fmt::format("block, from {} to {}", comparison.blocks.front().name,
+                                                  comparison.blocks.back().name),
+                           .y_label = "‖Δ‖₂",
+                           .series = {series}});
+  AtomicFile file(path, "inspect");
+  file.write(svg.data(), svg.size());
+  file.commit();
+}
+
+int inspect(const Arguments& args) {
+  const Checkpoint a(args.a, args.key);
+  if (!args.json) print_notes("inspect", a);
+  if (args.b.empty()) {
+    TORCH_CHECK(args.sort == "file" || args.sort == "name" || args.sort == "size", "[inspect] --sort ",
+                args.sort, " takes two checkpoints; one is sorted by file, name or size");
+    TORCH_CHECK(args.plot.empty(), "[inspect] --plot draws distances and takes two checkpoints");
+    const auto names = sorted_names(args, a);
+    args.json ? print_one_as_json(a, names) : print_one(a, names);
+    return 0;
+  }
+  const Checkpoint b(args.b, args.key);
+  if (!args.json) print_notes("inspect", b);
+  Comparison comparison;
+  {
+    Progress progress("tpgm inspect", bytes_of(a) + bytes_of(b));
+    comparison = compare_checkpoints(a, b, args.only, args.exclude, progress.callback());
+  }
+  sort_tensors(args.sort, comparison.tensors);
+  args.json ? print_two_as_json(a, b, comparison) : print_two(a, b, comparison);
+  if (!args.plot.empty()) write_plot(comparison, args.plot);
+  return 0;
+}
+
+}  // namespace
+
+Run configure_inspect(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("A", args->a, "A checkpoint: a file or a folder, of any format")->required();
+  app.add_option("B", args->b, "Another, to measure the distance of its tensors from A's");
+  app.add_option("--sort", args->sort,
+                 "Order of the tensors: file, name, size; of two checkpoints also l2, mars, relative, cosine "
+                 "(farthest first)")
+      ->check(CLI::IsMember({"file", "name", "size", "l2", "mars", "relative", "cosine"}));
+  app.add_option("--only", args->only, "GLOB: tensors to show; may be repeated; default: all");
+  app.add_option("--exclude", args->exclude, "GLOB: tensors to leave out; may be repeated");
+  app.add_option("--key", args->key,
+                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
+  app.add_option("--plot", args->plot, "Also draw the distance by depth into this SVG file");
+  app.add_flag("--json", args->json, "For a program to read");
+  return [args] { return inspect(*args); };
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,45 @@
+// The progress line.
+#include "tools/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "tools/text.h"
+
+namespace tpgm::tools {
+
+Progress::Progress(std::string what, size_t total)
+    : what_(std::move(what)),
+      total_(total),
+      terminal_(::isatty(STDERR_FILENO) == 1),
+      next_(begin_ + std::chrono::seconds(terminal_ ? 1 : 10)) {}
+
+Progress::~Progress() {
+  if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::add(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  const auto now = Clock::now();
+  if (now < next_) return;
+  next_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const double rate = static_cast<double>(done_) / seconds;
+  const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
+  fmt::print(stderr, "{}{}: {} of {} ({:.0f} %), {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
+             bytes_text(done_), bytes_text(total_),
+             100.0 * static_cast<double>(done_) / static_cast<double>(total_),
+             bytes_text(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n");
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+std::function<void(size_t)> Progress::callback() {
+  return [this](size_t bytes) { add(bytes); };
+}
+
+}  // namespace tpgm::tools

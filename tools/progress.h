@@ -1,0 +1,38 @@
+// Progress of long work on stderr: share, rate, time left. One line that renews itself on a terminal, a line
+// every ten seconds elsewhere, nothing at all for what takes less than a second.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace tpgm::tools {
+
+class Progress {
+ public:
+  /// `what` is done to `total` bytes.
+  Progress(std::string what, size_t total);
+  /// Clears the line on a terminal.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Thread-safe.
+  void add(size_t bytes);
+  /// add(), to hand on.
+  std::function<void(size_t)> callback();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::mutex mutex_;
+  std::string what_;
+  size_t total_, done_ = 0;
+  bool terminal_;
+  bool shown_ = false;
+  Clock::time_point begin_ = Clock::now(), next_;
+};
+
+}  // namespace tpgm::tools

@@ -1,0 +1,85 @@
+// Numbers and notes.
+#include "tools/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+
+#include "tpgm/io/dtypes.h"
+
+namespace tpgm::tools {
+
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string bytes_text(size_t bytes) {
+  static constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
+}
+
+int64_t parse_bytes(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  static constexpr std::array<std::pair<const char*, double>, 8> kUnits{{{"", 1},
+                                                                         {"B", 1},
+                                                                         {"KB", 1e3},
+                                                                         {"MB", 1e6},
+                                                                         {"GB", 1e9},
+                                                                         {"KiB", 1024.0},
+                                                                         {"MiB", 1048576.0},
+                                                                         {"GiB", 1073741824.0}}};
+  for (const auto& [name, factor] : kUnits) {
+    if (error == std::errc() && unit == name && number > 0 && number * factor >= 1 &&
+        number * factor < 9e18) {
+      return static_cast<int64_t>(std::llround(number * factor));
+    }
+  }
+  throw std::invalid_argument(fmt::format("'{}' is no size; write it like 5GB, 500MB or 2GiB", text));
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
+std::string dtype_text(at::ScalarType dtype) {
+  const auto name = dtype_name(dtype);
+  return name.empty() ? c10::toString(dtype) : std::string(name);
+}
+
+std::pair<std::string, std::string> parse_pair(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw std::invalid_argument(fmt::format("'{}' has no two sides; write it like 'left=right'", text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void print_notes(const char* command, const Checkpoint& checkpoint) {
+  for (const auto& note : checkpoint.notes()) {
+    fmt::print(stderr, "tpgm {}: '{}': {}\n", command, checkpoint.path().string(), note);
+  }
+}
+
+size_t bytes_of(const Checkpoint& checkpoint) {
+  size_t bytes = 0;
+  for (const auto& name : checkpoint.names()) bytes += checkpoint.entry(name).nbytes();
+  return bytes;
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,31 @@
+// Numbers as people read and write them, and what commands on checkpoints say alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tpgm/io/checkpoint.h"
+
+namespace tpgm::tools {
+
+/// 1234567 → "1,234,567".
+std::string grouped(int64_t number);
+/// 2013265920 → "2.01 GB".
+std::string bytes_text(size_t bytes);
+/// "5GB" → 5·10⁹, "5GiB" → 5·2³⁰, "1000000"; throws std::invalid_argument.
+int64_t parse_bytes(const std::string& text);
+/// "[768,3,32,32]".
+std::string shape_text(const std::vector<int64_t>& shape);
+/// "F32", and for types safetensors does not have LibTorch's name.
+std::string dtype_text(at::ScalarType dtype);
+/// "visual.*=0.3" → its two sides; throws std::invalid_argument. The last '=' counts.
+std::pair<std::string, std::string> parse_pair(const std::string& text);
+
+/// Says on stderr what was unwrapped of a checkpoint.
+void print_notes(const char* command, const Checkpoint& checkpoint);
+/// The bytes of all tensors.
+size_t bytes_of(const Checkpoint& checkpoint);
+
+}  // namespace tpgm::tools

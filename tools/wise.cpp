@@ -1,0 +1,128 @@
+// `tpgm wise`: two checkpoints into one, by one ratio; or into several, by a sweep.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "tools/command.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+#include "tpgm/checkpoints/merge.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxRatios = 1000;
+
+double parse_number(const std::string& text) {
+  size_t used = 0;
+  double value = NAN;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size() || !std::isfinite(value)) {
+    throw std::invalid_argument(fmt::format("'{}' is no number", text));
+  }
+  return value;
+}
+
+// "0.5", "0.1,0.5" or "first:last:step".
+std::vector<double> parse_ratios(const std::string& text) {
+  std::vector<double> ratios;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string part = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = part.find(':'),
+                 second = first == std::string::npos ? first : part.find(':', first + 1);
+    if (first == std::string::npos) {
+      ratios.push_back(parse_number(part));
+      continue;
+    }
+    if (second == std::string::npos)
+      throw std::invalid_argument(fmt::format("'{}' is no range; write it like 0.1:0.9:0.1", part));
+    const double from = parse_number(part.substr(0, first)),
+                 to = parse_number(part.substr(first + 1, second - first - 1)),
+                 step = parse_number(part.substr(second + 1));
+    if (step <= 0 || to < from || (to - from) / step > kMaxRatios) {
+      throw std::invalid_argument(
+          fmt::format("'{}' is no range of at most {} ratios; write it like 0.1:0.9:0.1", part, kMaxRatios));
+    }
+    for (size_t i = 0; from + static_cast<double>(i) * step <= to + 1e-9 * step; ++i) {
+      // 0.3, not 0.30000000000000004: so that it is the same ratio as one given alone.
+      ratios.push_back(std::stod(fmt::format("{:.10g}", from + static_cast<double>(i) * step)));
+    }
+  }
+  return ratios;
+}
+
+struct Arguments {
+  std::string pretrained, finetuned, output, ratio = "0.5", shard_size;
+  std::vector<std::string> filters, exclude;
+};
+
+int wise(const Arguments& args) {
+  MergeOptions options;
+  options.ratios(parse_ratios(args.ratio)).exclude(args.exclude);
+  for (const auto& text : args.filters) {
+    const auto [glob, ratio] = parse_pair(text);
+    options.filters().emplace_back(glob, parse_number(ratio));
+  }
+  if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
+  const Checkpoint pretrained(args.pretrained), finetuned(args.finetuned);
+  print_notes("wise", pretrained);
+  print_notes("wise", finetuned);
+
+  const fs::path output = args.output;
+  const bool sweep = args.ratio.find_first_of(":,") != std::string::npos;
+  std::vector<fs::path> outputs;
+  for (const double ratio : options.ratios()) {
+    outputs.push_back(sweep ? output / fmt::format("wise-{}.safetensors", ratio)
+                      : fs::is_directory(output) || args.output.ends_with('/') ? output / "model.safetensors"
+                                                                               : output);
+  }
+  TORCH_CHECK(!sweep || output.extension() != ".safetensors", "[wise] a sweep makes ", outputs.size(),
+              " files: name a folder with -o, not '", args.output, "'");
+  if (sweep || args.output.ends_with('/')) fs::create_directories(output);
+  {
+    Progress progress("tpgm wise", bytes_of(finetuned));
+    merge_checkpoints(pretrained, finetuned, outputs, options, progress.callback());
+  }
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    fmt::print("{}  ratio {}, {} tensors, {}\n", outputs[k].string(), options.ratios()[k],
+               finetuned.names().size(), bytes_text(bytes_of(finetuned)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Run configure_wise(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("PRE", args->pretrained, "The pre-trained checkpoint (ratio 0): a file or a folder")
+      ->required();
+  app.add_option("FT", args->finetuned, "The fine-tuned checkpoint (ratio 1)")->required();
+  app.add_option("-o,--output", args->output, "What to write: a .safetensors file; for a sweep, a folder")
+      ->required();
+  app.add_option("--ratio", args->ratio,
+                 "How far from PRE to FT: one ratio, several (0.1,0.5) or a sweep (0.1:0.9:0.1)")
+      ->check(parses(parse_ratios));
+  app.add_option(
+         "--filter", args->filters,
+         "GLOB=RATIO: another ratio for the tensors that match; may be repeated, the last match counts")
+      ->check(parses([](const std::string& text) { parse_number(parse_pair(text).second); }));
+  app.add_option("--exclude", args->exclude,
+                 "GLOB: tensors to take from FT as they are (or to drop, if FT has none); may be repeated");
+  app.add_option("--shard-size", args->shard_size,
+                 "Write files of at most this size (5GB) and an index; default: one file")
+      ->check(parses(parse_bytes));
+  return [args] { return wise(*args); };
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,181 @@
+// Conversion from file to file.
+#include "tpgm/checkpoints/convert.h"
+
+#include <ATen/ops/isfinite.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <set>
+
+#include "tpgm/checkpoints/provenance.h"
+#include "tpgm/core/selection.h"
+#include "tpgm/io/dtypes.h"
+#include "tpgm/io/safetensors_writer.h"
+
+namespace tpgm {
+namespace {
+
+constexpr const char* kCall = "convert_checkpoint";
+
+struct NamedType {
+  const char* name;
+  at::ScalarType type;
+};
+constexpr std::array kTypes{NamedType{"fp64", at::kDouble},
+                            NamedType{"fp32", at::kFloat},
+                            NamedType{"fp16", at::kHalf},
+                            NamedType{"bf16", at::kBFloat16},
+                            NamedType{"fp8_e4m3", at::kFloat8_e4m3fn},
+                            NamedType{"fp8_e5m2", at::kFloat8_e5m2},
+                            NamedType{"float64", at::kDouble},
+                            NamedType{"float32", at::kFloat},
+                            NamedType{"float16", at::kHalf},
+                            NamedType{"bfloat16", at::kBFloat16},
+                            NamedType{"float8_e4m3fn", at::kFloat8_e4m3fn},
+                            NamedType{"float8_e5m2", at::kFloat8_e5m2}};
+
+// What each `*` of the pattern stands for in `text`, the first as short as possible; nothing if it does not
+// match.
+std::optional<std::vector<std::string>> match(std::string_view pattern, std::string_view text) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) {
+    return pattern == text ? std::optional(std::vector<std::string>()) : std::nullopt;
+  }
+  if (!text.starts_with(pattern.substr(0, star))) return std::nullopt;
+  const auto rest = pattern.substr(star + 1);
+  for (size_t length = 0; star + length <= text.size(); ++length) {
+    auto others = match(rest, text.substr(star + length));
+    if (!others) continue;
+    others->insert(others->begin(), std::string(text.substr(star, length)));
+    return others;
+  }
+  return std::nullopt;
+}
+
+std::string substitute(std::string_view pattern, const std::vector<std::string>& texts) {
+  std::string result;
+  size_t used = 0;
+  for (const char letter : pattern) {
+    if (letter == '*') {
+      result += texts[used++];
+    } else {
+      result += letter;
+    }
+  }
+  return result;
+}
+
+size_t stars(std::string_view pattern) {
+  return static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '*'));
+}
+
+// Old name → new name, of what is kept.
+std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& input,
+                                                            const ConvertOptions& options) {
+  check_globs(kCall, "only", options.only(), input.names());
+  check_globs(kCall, "exclude", options.exclude(), input.names());
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const auto& name : input.names()) {
+    if (!options.only().empty() && !matches_any(options.only(), name)) continue;
+    if (!matches_any(options.exclude(), name)) names.emplace_back(name, name);
+  }
+  TORCH_CHECK(!names.empty(), "[", kCall, "] 'only' and 'exclude' leave nothing of '", input.path().string(),
+              "'");
+  for (const auto& [from, to] : options.renames()) {
+    TORCH_CHECK(stars(to) <= stars(from), "[", kCall, "] rename '", from, "=", to,
+                "' has more stars on the right");
+    bool used = false;
+    for (auto& [old, name] : names) {
+      if (const auto texts = match(from, name)) {
+        name = substitute(to, *texts);
+        used = true;
+      }
+    }
+    std::vector<std::string> current;
+    for (const auto& each : names) current.push_back(each.second);
+    TORCH_CHECK(used, "[", kCall, "] rename '", from, "=", to, "' matches no name; the nearest is '",
+                nearest(from, current), "'");
+  }
+  std::set<std::string> seen;
+  for (const auto& [old, name] : names) {
+    TORCH_CHECK(!name.empty() && seen.insert(name).second, "[", kCall, "] renaming makes '", old, "' into '",
+                name, name.empty() ? "', which is no name" : "', which another tensor is called already");
+  }
+  return names;
+}
+
+std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
+  std::string text = fmt::format("tpgm convert {}", input.path().lexically_normal().filename().string());
+  if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
+  for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
+  for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
+  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
+  return text;
+}
+
+// Whether a type can hold every finite value of another.
+bool covers(at::ScalarType to, at::ScalarType from) {
+  return c10::promoteTypes(to, from) == to || to == at::kFloat || to == at::kDouble ||
+         (to == at::kBFloat16 && from != at::kDouble);
+}
+
+}  // namespace
+
+Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::path& output,
+                             const ConvertOptions& options, const Progress& progress) {
+  const auto names = plan_names(input, options);
+  check_output(kCall, output, {&input});
+  Provenance provenance(command_text(input, options), {&input});
+  std::vector<TensorEntry> entries;
+  std::vector<TensorSpec> specs;
+  Converted result;
+  for (const auto& [old, name] : names) {
+    entries.push_back(input.entry(old));
+    const auto dtype = entries.back().dtype;
+    specs.push_back({name, options.dtype() && at::isFloatingType(dtype) ? *options.dtype() : dtype,
+                     entries.back().shape});
+    result.bytes += static_cast<size_t>(entries.back().numel()) * c10::elementSize(specs.back().dtype);
+  }
+  SafetensorsWriter writer(output, specs, provenance.metadata(), options.shard_size(), kCall);
+
+  std::vector<std::atomic<bool>> overflowed(specs.size());
+  const auto chunks = chunks_of(entries);
+  for_each_chunk(chunks.size(), [&](size_t i) {
+    const Chunk& chunk = chunks[i];
+    const auto from = entries[chunk.tensor].dtype, to = specs[chunk.tensor].dtype;
+    const at::Tensor vector = input.slice(names[chunk.tensor].first, chunk.begin, chunk.count);
+    const at::Tensor converted = vector.to(to);
+    if (from != to && !covers(to, from) && !overflowed[chunk.tensor]) {
+      const auto lost = [](const at::Tensor& x) { return at::isfinite(x.to(at::kDouble)).logical_not(); };
+      if (lost(converted).ne(lost(vector)).any().item<bool>()) overflowed[chunk.tensor] = true;
+    }
+    writer.write(chunk.tensor, static_cast<size_t>(chunk.begin) * c10::elementSize(to),
+                 converted.const_data_ptr(), converted.nbytes());
+    if (progress) progress(static_cast<size_t>(chunk.count) * c10::elementSize(from));
+  });
+  writer.set_metadata(provenance.wait());
+  writer.commit();
+  result.files = writer.files();
+  result.tensors = specs.size();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (overflowed[i]) result.overflowed.push_back(specs[i].name);
+  }
+  return result;
+}
+
+at::ScalarType parse_dtype(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& each : kTypes) {
+    if (name == each.name || name == dtype_name(each.type)) return each.type;
+    known.emplace_back(each.name);
+  }
+  TORCH_CHECK(false, "[parse_dtype] no floating-point type '", name, "'; known are ",
+              fmt::format("{}", fmt::join(known, ", ")));
+}
+
+}  // namespace tpgm

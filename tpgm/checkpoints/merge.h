@@ -1,0 +1,42 @@
+// WISE on two checkpoints: θ₀ + ratio · (θ − θ₀), streamed from file to file; needs no model.
+#pragma once
+
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tpgm/checkpoints/stream.h"
+#include "tpgm/io/checkpoint.h"
+
+namespace tpgm {
+
+struct MergeOptions {
+  /// One output for each. 0 is the pre-trained model, 1 the fine-tuned one; beyond [0, 1] it extrapolates.
+  TORCH_ARG(std::vector<double>, ratios) = { 0.5 };
+  /// Other ratios for the names that a glob matches, in all outputs; the last that matches counts.
+  using Filters = std::vector<std::pair<std::string, double>>;
+  TORCH_ARG(Filters, filters);
+  /// Globs of names to take from the fine-tuned checkpoint as they are. Names it does not have are dropped.
+  TORCH_ARG(std::vector<std::string>, exclude);
+  /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
+  TORCH_ARG(int64_t, shard_size) = 0;
+};
+
+/// Writes a safetensors checkpoint for every ratio, all from one read of the inputs.
+///
+/// Parameters and buffers are interpolated alike, in fp32 or better, and written in the fine-tuned
+/// checkpoint's type; integers and bools are the fine-tuned checkpoint's. Both must have the same names and
+/// shapes, after `exclude`; otherwise this throws with the first ten that differ. The bytes of an output
+/// depend on the inputs, its ratio and the options alone, not on the other ratios, on paths or on the number
+/// of threads.
+///
+/// Nothing appears at `outputs` unless all of it is written. Memory: a few megabytes per thread.
+void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
+                       const std::vector<std::filesystem::path>& outputs, const MergeOptions& options,
+                       const Progress& progress = {});
+
+}  // namespace tpgm

@@ -1,0 +1,130 @@
+// Chunks, threads and names.
+#include "tpgm/checkpoints/stream.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tpgm/core/selection.h"
+#include "tpgm/io/mismatches.h"
+
+namespace tpgm {
+namespace {
+
+// Small enough to stay in the second-level cache with what is computed from it, large enough for a write.
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+size_t common_names(const Checkpoint& a, const std::string& prefix_a, const Checkpoint& b,
+                    const std::string& prefix_b) {
+  const auto& names = a.names();
+  return static_cast<size_t>(std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+    const std::string whole = prefix_a + name;
+    return whole.starts_with(prefix_b) && b.contains(whole.substr(prefix_b.size()));
+  }));
+}
+
+}  // namespace
+
+std::vector<Chunk> chunks_of(const std::vector<TensorEntry>& tensors) {
+  std::vector<Chunk> chunks;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const int64_t numel = tensors[i].numel();
+    const auto most = static_cast<int64_t>(kChunkBytes / c10::elementSize(tensors[i].dtype));
+    for (int64_t begin = 0; begin < numel; begin += most) {
+      chunks.push_back({i, begin, std::min(most, numel - begin)});
+    }
+  }
+  return chunks;
+}
+
+void for_each_chunk(size_t n, const std::function<void(size_t)>& body) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < n && !failed; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failed = true;
+        throw;
+      }
+    }
+  });
+}
+
+void align_names(Checkpoint& a, Checkpoint& b) {
+  if (a.prefix() == b.prefix()) return;
+  struct Way {
+    bool restore_a, restore_b;
+    size_t common;
+  };
+  std::vector<Way> ways;
+  for (const auto& [restore_a, restore_b] :
+       {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
+    ways.push_back(
+        {restore_a, restore_b, common_names(a, restore_a ? a.prefix() : "", b, restore_b ? b.prefix() : "")});
+  }
+  const auto best = std::max_element(ways.begin(), ways.end(),
+                                     [](const Way& x, const Way& y) { return x.common < y.common; });
+  if (best->restore_a) a.restore_prefix();
+  if (best->restore_b) b.restore_prefix();
+}
+
+void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint& b,
+                        const std::vector<std::string>& exclude) {
+  const std::string name_a = fmt::format("'{}'", a.path().string()),
+                    name_b = fmt::format("'{}'", b.path().string());
+  Mismatches mismatches;
+  bool strangers = true;
+  for (const auto& name : b.names()) {
+    if (matches_any(exclude, name)) continue;
+    if (!a.contains(name)) {
+      mismatches.add(name, fmt::format("is in {}, but not in {}", name_b, name_a));
+      continue;
+    }
+    strangers = false;
+    const auto &entry_a = a.entry(name), &entry_b = b.entry(name);
+    if (entry_a.shape != entry_b.shape) {
+      mismatches.add(name, fmt::format("is [{}] in {}, [{}] in {}", fmt::join(entry_a.shape, ","), name_a,
+                                       fmt::join(entry_b.shape, ","), name_b));
+    } else if (!c10::canCast(entry_a.dtype, entry_b.dtype)) {
+      mismatches.add(name, fmt::format("is {} in {}, {} in {}", c10::toString(entry_a.dtype), name_a,
+                                       c10::toString(entry_b.dtype), name_b));
+    }
+  }
+  for (const auto& name : a.names()) {
+    if (matches_any(exclude, name) || b.contains(name)) continue;
+    mismatches.add(name, fmt::format("is in {}, but not in {}", name_a, name_b));
+  }
+  if (mismatches.empty()) return;
+  const std::string way_out =
+      strangers ? "no name is common to both: are they checkpoints of one architecture?"
+                : fmt::format("leave {} out with {}", mismatches.size() == 1 ? "it" : "them",
+                              fmt::join(mismatches.globs("--exclude '", "'"), " "));
+  TORCH_CHECK(false, mismatches.text(call, "", way_out));
+}
+
+void check_output(const char* call, const std::filesystem::path& output,
+                  const std::vector<const Checkpoint*>& inputs) {
+  TORCH_CHECK(output.extension() == ".safetensors", "[", call, "] cannot write '", output.string(),
+              "': only safetensors are written; name it *.safetensors");
+  for (const Checkpoint* input : inputs) {
+    for (const auto& file : input->files()) {
+      std::error_code error;
+      TORCH_CHECK(!std::filesystem::equivalent(file, output, error), "[", call, "] the output '",
+                  output.string(), "' is an input; choose another name");
+    }
+  }
+}
+
+bool matches_any(const std::vector<std::string>& globs, const std::string& name) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const std::string& glob) { return matches(glob, name); });
+}
+
+}  // namespace tpgm

@@ -1,0 +1,91 @@
+// One way to read every checkpoint: a file or a folder, of any framework, opened without reading its tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tpgm/io/file.h"
+#include "tpgm/io/mapped_tensor.h"
+#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/io/state_dict.h"
+
+namespace tpgm {
+
+/// A checkpoint, opened: names, types and shapes are known, tensors are read when asked for. Accepted, and
+/// told apart by content, not by suffix:
+///   - safetensors, in one file or in shards (the *.safetensors.index.json)
+///   - PyTorch's files (.pt, .pth, .bin), of any age, without running them; shards of them too
+///   - TorchScript archives, which give their state dict
+///   - a folder: a Hugging Face folder, a run folder (its best checkpoint, or else the last), or any folder
+///     with one checkpoint in it
+///
+/// A prefix that all names share and that comes from a wrapper ("module." of DataParallel, "_orig_mod." of
+/// torch.compile, "backbone.") is cut off; "_orig_mod." also within names.
+///
+/// Cheap to copy; copies share the mapping. Errors name the file, the tensor and what was expected.
+class Checkpoint {
+ public:
+  /// `key`: the entry of a nested checkpoint to take ("state_dict_ema"); by default the usual ones.
+  /// `call` is whom an error message blames.
+  explicit Checkpoint(const std::filesystem::path& path, const std::string& key = "",
+                      const char* call = "Checkpoint");
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// "safetensors", "PyTorch archive, 3 shards", ...
+  const std::string& format() const noexcept { return format_; }
+  /// What was unwrapped, cut off, left out or chosen; a sentence each, for the user to read.
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// safetensors' metadata; of shards, the first one's. Empty for other formats.
+  const Metadata& metadata() const noexcept { return metadata_; }
+  /// Every file it consists of, the index of shards included, and where each is mapped.
+  const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  const std::vector<std::shared_ptr<const MappedFile>>& mappings() const noexcept { return mappings_; }
+
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  bool contains(const std::string& name) const { return places_.contains(name); }
+  /// Throws when there is no such name, as the next two do.
+  const TensorEntry& entry(const std::string& name) const;
+  /// See tensor_at: a view of the file, strided as it was saved.
+  at::Tensor tensor(const std::string& name) const;
+  /// Elements [begin, begin + count) in row-major order, as a vector; see slice_at.
+  at::Tensor slice(const std::string& name, int64_t begin, int64_t count) const;
+  StateDict tensors() const;
+
+  /// What was cut off the front of all names; empty if nothing was.
+  const std::string& prefix() const noexcept { return prefix_; }
+  /// Puts it back, for who has names with that prefix.
+  void restore_prefix();
+
+ private:
+  struct Place {
+    size_t file;  // in mappings_
+    TensorEntry entry;
+  };
+
+  void open(const std::filesystem::path& file, const std::string& key);
+  void open_shards(const std::filesystem::path& index, const std::string& key);
+  void add(const std::string& name, TensorEntry entry);
+  void rename_all(const std::vector<std::string>& names);
+  void cut_prefixes();
+  const Place& place(const std::string& name) const;
+
+  std::filesystem::path path_;
+  const char* call_;
+  std::string format_;
+  std::string prefix_;
+  std::vector<std::string> notes_;
+  Metadata metadata_;
+  std::vector<std::filesystem::path> files_;
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // of files_
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, Place> places_;
+};
+
+}  // namespace tpgm

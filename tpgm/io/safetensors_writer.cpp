@@ -1,0 +1,201 @@
+// Writing of safetensors: plan the header, reserve the space, take the data as it comes, put the header
+// before it.
+#include "tpgm/io/safetensors_writer.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tpgm/io/dtypes.h"
+#include "tpgm/io/mapped_tensor.h"
+
+namespace tpgm {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr size_t kMaxHeaderBytes = 100'000'000;
+constexpr const char* kMetadataKey = "__metadata__";
+
+}  // namespace
+
+struct SafetensorsWriter::Impl {
+  struct Shard {
+    std::filesystem::path path;
+    std::unique_ptr<AtomicFile> file;
+    std::vector<size_t> order;  // of its tensors, as they lie in the file
+    size_t header_bytes = 0;
+  };
+  struct Place {
+    size_t shard = 0;
+    size_t begin = 0;  // within the shard's data
+    size_t size = 0;
+    std::atomic<size_t> written = 0;
+  };
+
+  std::filesystem::path path;
+  std::string call;
+  std::vector<TensorSpec> tensors;
+  Metadata metadata;
+  std::vector<Place> places;
+  std::vector<Shard> shards;
+  std::vector<std::filesystem::path> files;
+  std::filesystem::path index;  // empty if there is one shard
+
+  std::string json_string(const std::string& text) const {
+    try {
+      return nlohmann::json(text).dump();
+    } catch (const nlohmann::json::exception&) {
+      TORCH_CHECK(false, "[", call, "] '", text, "' is not UTF-8; names and metadata must be");
+    }
+  }
+
+  void check_and_measure() {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& tensor = tensors[i];
+      TORCH_CHECK(tensor.name != kMetadataKey, "[", call, "] cannot write '", path.string(), "': tensor '",
+                  tensor.name, "' has the name the format reserves for metadata");
+      TORCH_CHECK(!dtype_name(tensor.dtype).empty(), "[", call, "] cannot write '", path.string(),
+                  "': tensor '", tensor.name, "' is of dtype ", c10::toString(tensor.dtype),
+                  ", which the format does not have; convert it first");
+      places[i].size = TensorEntry{tensor.dtype, tensor.shape, {}, 0, 0}.nbytes();
+    }
+  }
+
+  void assign_shards(int64_t shard_size) {
+    std::vector<std::vector<size_t>> groups(1);
+    size_t bytes = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (shard_size > 0 && bytes > 0 && bytes + places[i].size > static_cast<size_t>(shard_size)) {
+        groups.emplace_back();
+        bytes = 0;
+      }
+      groups.back().push_back(i);
+      bytes += places[i].size;
+    }
+    for (auto& group : groups) {
+      std::sort(group.begin(), group.end(), [&](size_t a, size_t b) {
+        const size_t rank_a = dtype_rank(tensors[a].dtype), rank_b = dtype_rank(tensors[b].dtype);
+        return rank_a != rank_b ? rank_a > rank_b : tensors[a].name < tensors[b].name;
+      });
+      Shard& shard = shards.emplace_back();
+      shard.path = path;
+      if (groups.size() > 1) {
+        shard.path.replace_filename(
+            fmt::format("{}-{:05}-of-{:05}.safetensors", path.stem().string(), shards.size(), groups.size()));
+      }
+      size_t begin = 0;
+      for (const size_t i : group) {
+        places[i].shard = shards.size() - 1;
+        places[i].begin = begin;
+        begin += places[i].size;
+      }
+      shard.order = std::move(group);
+      files.push_back(shard.path);
+    }
+    if (shards.size() > 1) files.push_back(index = path.string() + ".index.json");
+  }
+
+  std::string header(const Shard& shard) const {
+    std::vector<std::string> members;
+    if (!metadata.empty()) {
+      std::vector<std::string> pairs;
+      for (const auto& [key, value] : metadata) pairs.push_back(json_string(key) + ":" + json_string(value));
+      members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
+    }
+    for (const size_t i : shard.order) {
+      members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                                    json_string(tensors[i].name), dtype_name(tensors[i].dtype),
+                                    fmt::join(tensors[i].shape, ","), places[i].begin,
+                                    places[i].begin + places[i].size));
+    }
+    std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data behind it is then aligned for every dtype
+    return text;
+  }
+
+  void write_index() const {
+    nlohmann::json weight_map;  // sorts by name
+    size_t total = 0;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      weight_map[tensors[i].name] = shards[places[i].shard].path.filename().string();
+      total += places[i].size;
+    }
+    const std::string text =
+        nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
+    AtomicFile file(index, call);
+    file.write(text.data(), text.size());
+    file.commit();
+  }
+};
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     const std::vector<TensorSpec>& tensors, const Metadata& metadata,
+                                     int64_t shard_size, const std::string& call)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& impl = *impl_;
+  impl.path = path;
+  impl.call = call;
+  impl.tensors = tensors;
+  impl.metadata = metadata;
+  impl.places = std::vector<Impl::Place>(tensors.size());
+  impl.check_and_measure();
+  impl.assign_shards(shard_size);
+  TORCH_CHECK(impl.index.empty() || !std::filesystem::exists(path), "[", call, "] '", path.string(),
+              "' exists, and readers would take it instead of the shards; remove it or choose another name");
+  for (auto& shard : impl.shards) {
+    shard.header_bytes = impl.header(shard).size();
+    TORCH_CHECK(shard.header_bytes <= kMaxHeaderBytes, "[", call, "] cannot write '", shard.path.string(),
+                "': its header would have ", shard.header_bytes, " bytes, the format allows ",
+                kMaxHeaderBytes, "; save fewer tensors or less metadata");
+    size_t data = 0;
+    for (const size_t i : shard.order) data += impl.places[i].size;
+    shard.file = std::make_unique<AtomicFile>(shard.path, call);
+    shard.file->reserve(kLengthBytes + shard.header_bytes + data);
+  }
+}
+
+SafetensorsWriter::~SafetensorsWriter() = default;
+
+void SafetensorsWriter::write(size_t tensor, size_t offset, const void* data, size_t size) {
+  Impl::Place& place = impl_->places.at(tensor);
+  TORCH_CHECK(offset <= place.size && size <= place.size - offset, "[", impl_->call, "] tensor '",
+              impl_->tensors[tensor].name, "' has ", place.size, " bytes, and not ", size, " from ", offset,
+              " on");
+  Impl::Shard& shard = impl_->shards[place.shard];
+  shard.file->write_at(kLengthBytes + shard.header_bytes + place.begin + offset, data, size);
+  place.written += size;
+}
+
+void SafetensorsWriter::set_metadata(const Metadata& metadata) { impl_->metadata = metadata; }
+
+void SafetensorsWriter::commit() {
+  Impl& impl = *impl_;
+  for (size_t i = 0; i < impl.tensors.size(); ++i) {
+    TORCH_CHECK(impl.places[i].written == impl.places[i].size, "[", impl.call, "] of tensor '",
+                impl.tensors[i].name, "' ", impl.places[i].written.load(), " bytes were written, and it has ",
+                impl.places[i].size);
+  }
+  for (auto& shard : impl.shards) {
+    std::string header = impl.header(shard);
+    TORCH_CHECK(header.size() <= shard.header_bytes, "[", impl.call, "] the metadata of '",
+                shard.path.string(), "' have outgrown the space that was left for them");
+    header.resize(shard.header_bytes, ' ');
+    const uint64_t length = header.size();
+    shard.file->write_at(0, &length, kLengthBytes);
+    shard.file->write_at(kLengthBytes, header.data(), header.size());
+    shard.file->sync();
+  }
+  // While the shards change, no index may call old and new ones a whole.
+  if (!impl.index.empty()) std::filesystem::remove(impl.index);
+  for (auto& shard : impl.shards) shard.file->commit();
+  if (!impl.index.empty()) impl.write_index();
+}
+
+const std::vector<std::filesystem::path>& SafetensorsWriter::files() const noexcept { return impl_->files; }
+
+}  // namespace tpgm

@@ -1,0 +1,14 @@
+// The index of a checkpoint in shards (*.index.json): which file holds which tensor.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace tpgm {
+
+/// Tensor → file name, from an index as Hugging Face writes it. Throws Malformed unless every file is named
+/// without a folder: an index must not reach outside of its own.
+std::unordered_map<std::string, std::string> parse_shard_index(std::string_view text);
+
+}  // namespace tpgm
