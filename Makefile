@@ -4,7 +4,7 @@ CLANG_FORMAT ?= .venv/bin/clang-format
 FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu'))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench docs format format-check test-gpu sanitize install-check clean
+.PHONY: help build test demo bench docs format format-check test-gpu sanitize fuzz install-check clean
 
 help:  ## this list
 	@echo 'make <target> [JOBS=$(JOBS)]'
@@ -62,8 +62,18 @@ sanitize: build-sanitize/build.ninja  ## the tests under AddressSanitizer and Un
 	cmake --build --preset sanitize -j $(JOBS)
 	ctest --preset sanitize -j $(JOBS)
 
+SECONDS_EACH ?= 600
+
+build-fuzz/build.ninja:
+	scripts/bootstrap --no-configure
+	cmake --preset fuzz
+
+fuzz: build-fuzz/build.ninja  ## every parser under libFuzzer for SECONDS_EACH=600, JOBS at a time (needs clang)
+	cmake --build --preset fuzz -j $(JOBS)
+	tests/fuzz/run --seconds $(SECONDS_EACH) --jobs $(JOBS)
+
 install-check: build  ## install into a fresh prefix, build and run examples/cmake_project against it
 	ctest --preset release -L install
 
 clean:  ## remove every build folder
-	rm -rf build build-debug build-sanitize
+	rm -rf build build-debug build-sanitize build-fuzz

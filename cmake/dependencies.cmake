@@ -20,7 +20,12 @@ endif()
 message(STATUS "LibTorch ${Torch_VERSION} in ${TORCH_INSTALL_PREFIX}")
 
 # LibTorch's headers run at::parallel_for on OpenMP only where the including file is compiled with it.
-find_package(OpenMP REQUIRED)
+# The fuzz targets run no such loop, and clang would want an OpenMP runtime of its own.
+if(TPGM_FUZZ)
+  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)
+else()
+  find_package(OpenMP REQUIRED)
+endif()
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
@@ -55,5 +60,11 @@ endif()
 
 if(TPGM_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -g)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+if(TPGM_FUZZ)
+  # vptr: LibTorch keeps the type information of some classes to itself.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr
+                      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g)
   add_link_options(-fsanitize=address,undefined)
 endif()

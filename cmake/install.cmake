@@ -12,6 +12,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/tpgm/ DESTINATION ${CMAKE_INSTALL_INCLUD
 install(EXPORT tpgmTargets NAMESPACE tpgm:: DESTINATION ${tpgm_package_dir})
 
 install(TARGETS tpgm_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS tpgm_torch RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tpgm)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/tpgmConfig.cmake

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/io.h"
 #include "benchmarks/projection.h"
 #include "benchmarks/shapes.h"
 #include "tools/command.h"
@@ -88,9 +90,77 @@ int bench_projection(const ProjectionArguments& args) {
   return 0;
 }
 
+struct IoArguments {
+  std::string folder = std::filesystem::temp_directory_path().string();
+  double gigabytes = 2;
+  std::int64_t repeats = 3;
+  std::string python;
+  std::string rival = "benchmarks/rivals/io.py";
+  bool json = false;
+};
+
+int bench_io(const IoArguments& args) {
+  const auto report = benchmarks::measure_io({.folder = args.folder,
+                                              .gigabytes = args.gigabytes,
+                                              .repeats = args.repeats,
+                                              .python = args.python,
+                                              .rival = args.rival});
+  if (args.json) {
+    nlohmann::ordered_json json{{"gigabytes", report.gigabytes},
+                                {"tensors", report.tensors},
+                                {"threads", at::get_num_threads()},
+                                {"copy_s", report.copy},
+                                {"copy_plain_s", report.copy_plain},
+                                {"merge_s", report.merge},
+                                {"merge_peak_mib", report.merge_peak_mib},
+                                {"compare_s", report.compare},
+                                {"open_s", report.open}};
+    if (report.python > 0)
+      json.update({{"python_s", report.python}, {"python_process_s", report.python_process}});
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  const double gigabytes = report.gigabytes;
+  fmt::print("two checkpoints of {:.2f} GB, {} tensors, page cache warm, {} threads, in {}\n\n", gigabytes,
+             report.tensors, at::get_num_threads(), args.folder);
+  fmt::print("{:<44}{:>8}{:>8}{:>10}{:>9}\n", "", "s", "GB/s", "of copy", "× faster");
+  const auto row = [&](const char* what, double time, double passes) {
+    fmt::print("{:<44}{:>8.3f}{:>8.2f}", what, time, passes * gigabytes / time);
+  };
+  row("read both, write one: all threads", report.copy, 3);
+  fmt::print("\n");
+  row("read both, write one: one thread", report.copy_plain, 3);
+  fmt::print("{:>9.0f}%\n", 100 * report.copy / report.copy_plain);
+  row("tpgm wise", report.merge, 3);
+  fmt::print("{:>9.0f}%\n", 100 * report.copy / report.merge);
+  if (report.python > 0) {
+    row("Python, without imports (no fsync)", report.python, 3);
+    fmt::print("{:>10}{:>8.1f}×\n", "", report.python / report.merge);
+    row("Python, the process", report.python_process, 3);
+    fmt::print("{:>10}{:>8.1f}×\n", "", report.python_process / report.merge);
+  }
+  row("tpgm inspect A B", report.compare, 2);
+  fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
+  fmt::print(
+      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. × faster: tpgm wise against Python.\n",
+      args.repeats, report.merge_peak_mib);
+  return 0;
+}
+
 }  // namespace
 
 Run configure_bench(CLI::App& app) {
+  auto* io = app.add_subcommand("io", "merging two checkpoints, beside a plain copy and beside Python");
+  auto io_args = std::make_shared<IoArguments>();
+  io->add_option("--folder", io_args->folder, "Where to put the files; they are removed in the end");
+  io->add_option("--gigabytes", io_args->gigabytes, "Size of each checkpoint")
+      ->check(CLI::Range(0.001, 1000.0));
+  io->add_option("--repeats", io_args->repeats, "Runs to take the median of")->check(CLI::Range(1, 1000));
+  io->add_option("--python", io_args->python,
+                 "A Python with torch and safetensors, to run the rival; default: none");
+  io->add_option("--rival", io_args->rival, "The rival's script");
+  io->add_flag("--json", io_args->json, "For a program to read");
+
   auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
   auto args = std::make_shared<ProjectionArguments>();
   projection->add_option("--device", args->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
@@ -102,7 +172,7 @@ Run configure_bench(CLI::App& app) {
       ->check(CLI::Range(1, 100000));
   projection->add_flag("--json", args->json, "For a program to read");
   app.require_subcommand(1);
-  return [args] { return bench_projection(*args); };
+  return [args, io_args, io] { return io->parsed() ? bench_io(*io_args) : bench_projection(*args); };
 }
 
 }  // namespace tpgm::tools

@@ -10,12 +10,14 @@
 
 namespace tpgm::tools {
 
-/// Does the work and returns the exit status: 0 ok, 1 failed. Exceptions become one line on stderr and
-/// status 1.
+/// Does the work and returns the exit status: 0 ok, 1 failed.
 using Run = std::function<int()>;
 
 /// What an error says, without the name of the C++ call it starts with: "[load_weights] ...".
 std::string error_text(const c10::Error& error);
+
+/// Runs the command; turns exceptions into a line on stderr and the exit status 1.
+int run(const char* name, const Run& command);
 
 struct Command {
   const char* name;

@@ -1,17 +1,17 @@
-// `tpgm inspect`: what is in a checkpoint, or how far two are apart.
+// `tpgm inspect A B`: how far two checkpoints are apart.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/inspect_one.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/checkpoints/compare.h"
-#include "tpgm/core/selection.h"
+#include "tpgm/core/names.h"
 #include "tpgm/io/file.h"
 #include "tpgm/report/plot.h"
 
@@ -19,110 +19,6 @@ namespace tpgm::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Arguments {
-  std::string a, b, key, sort = "file", plot;
-  std::vector<std::string> only, exclude;
-  bool json = false;
-};
-
-bool wanted(const Arguments& args, const std::string& name) {
-  return (args.only.empty() || matches_any(args.only, name)) && !matches_any(args.exclude, name);
-}
-
-// One checkpoint
-// -------------------------------------------------------------------------------------------------
-
-std::vector<std::string> sorted_names(const Arguments& args, const Checkpoint& checkpoint) {
-  check_globs("inspect", "--only", args.only, checkpoint.names());
-  check_globs("inspect", "--exclude", args.exclude, checkpoint.names());
-  std::vector<std::string> names;
-  for (const auto& name : checkpoint.names()) {
-    if (wanted(args, name)) names.push_back(name);
-  }
-  if (args.sort == "name") std::stable_sort(names.begin(), names.end(), natural_less);
-  if (args.sort == "size") {
-    std::stable_sort(names.begin(), names.end(), [&](const std::string& x, const std::string& y) {
-      return checkpoint.entry(x).nbytes() > checkpoint.entry(y).nbytes();
-    });
-  }
-  return names;
-}
-
-Json summary(const Checkpoint& checkpoint) {
-  Json files = Json::array();
-  for (size_t i = 0; i < checkpoint.files().size(); ++i) {
-    files.push_back({{"file", checkpoint.files()[i].string()}, {"bytes", checkpoint.mappings()[i]->size()}});
-  }
-  return {{"path", checkpoint.path().string()},
-          {"format", checkpoint.format()},
-          {"files", files},
-          {"notes", checkpoint.notes()},
-          {"metadata", checkpoint.metadata()}};
-}
-
-struct Totals {
-  int64_t parameters = 0;
-  size_t bytes = 0;
-  std::map<std::string, int64_t> by_dtype;
-};
-
-Totals totals_of(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
-  Totals totals;
-  for (const auto& name : names) {
-    const auto& entry = checkpoint.entry(name);
-    totals.parameters += entry.numel();
-    totals.bytes += entry.nbytes();
-    totals.by_dtype[dtype_text(entry.dtype)] += entry.numel();
-  }
-  return totals;
-}
-
-void print_one_as_json(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
-  Json result = summary(checkpoint);
-  const Totals totals = totals_of(checkpoint, names);
-  result["parameters"] = totals.parameters;
-  result["bytes"] = totals.bytes;
-  result["tensors"] = Json::array();
-  for (const auto& name : names) {
-    const auto& entry = checkpoint.entry(name);
-    result["tensors"].push_back({{"name", name},
-                                 {"dtype", dtype_text(entry.dtype)},
-                                 {"shape", entry.shape},
-                                 {"parameters", entry.numel()},
-                                 {"bytes", entry.nbytes()}});
-  }
-  fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
-}
-
-size_t width_of(const std::vector<std::string>& names, size_t least) {
-  for (const auto& name : names) least = std::max(least, name.size());
-  return std::min<size_t>(least, 72);
-}
-
-void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
-  const size_t width = width_of(names, 6);
-  fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", "tensor", width, "dtype", "shape", "parameters",
-             "size");
-  for (const auto& name : names) {
-    const auto& entry = checkpoint.entry(name);
-    fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", name, width, dtype_text(entry.dtype),
-               shape_text(entry.shape), grouped(entry.numel()), bytes_text(entry.nbytes()));
-  }
-  const Totals totals = totals_of(checkpoint, names);
-  std::string types;
-  for (const auto& [dtype, numel] : totals.by_dtype) {
-    types += fmt::format("{}{} {}", types.empty() ? "" : ", ", grouped(numel), dtype);
-  }
-  fmt::print("\n{}: {}\n{} tensors, {} parameters ({}), {}\n", checkpoint.path().string(),
-             checkpoint.format(), grouped(static_cast<int64_t>(names.size())), grouped(totals.parameters),
-             types, bytes_text(totals.bytes));
-  if (!checkpoint.metadata().empty()) fmt::print("metadata\n");
-  for (const auto& [key, value] : checkpoint.metadata()) fmt::print("  {}: {}\n", key, value);
-}
-
-// Two checkpoints
-// ------------------------------------------------------------------------------------------------
 
 void sort_tensors(const std::string& by, std::vector<TensorDistance>& tensors) {
   if (by == "file") return;
@@ -227,19 +123,13 @@ void write_plot(const Comparison& comparison, const std::string& path) {
   file.commit();
 }
 
-int inspect(const Arguments& args) {
-  const Checkpoint a(args.a, args.key);
-  if (!args.json) print_notes("inspect", a);
-  if (args.b.empty()) {
-    TORCH_CHECK(args.sort == "file" || args.sort == "name" || args.sort == "size", "[inspect] --sort ",
-                args.sort, " takes two checkpoints; one is sorted by file, name or size");
-    TORCH_CHECK(args.plot.empty(), "[inspect] --plot draws distances and takes two checkpoints");
-    const auto names = sorted_names(args, a);
-    args.json ? print_one_as_json(a, names) : print_one(a, names);
-    return 0;
+int inspect(const InspectArguments& args) {
+  if (args.b.empty()) return inspect_one(args);
+  const Checkpoint a(args.a, args.key), b(args.b, args.key);
+  if (!args.json) {
+    print_notes("inspect", a);
+    print_notes("inspect", b);
   }
-  const Checkpoint b(args.b, args.key);
-  if (!args.json) print_notes("inspect", b);
   Comparison comparison;
   {
     Progress progress("tpgm inspect", bytes_of(a) + bytes_of(b));
@@ -254,19 +144,8 @@ int inspect(const Arguments& args) {
 }  // namespace
 
 Run configure_inspect(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
-  app.add_option("A", args->a, "A checkpoint: a file or a folder, of any format")->required();
-  app.add_option("B", args->b, "Another, to measure the distance of its tensors from A's");
-  app.add_option("--sort", args->sort,
-                 "Order of the tensors: file, name, size; of two checkpoints also l2, mars, relative, cosine "
-                 "(farthest first)")
-      ->check(CLI::IsMember({"file", "name", "size", "l2", "mars", "relative", "cosine"}));
-  app.add_option("--only", args->only, "GLOB: tensors to show; may be repeated; default: all");
-  app.add_option("--exclude", args->exclude, "GLOB: tensors to leave out; may be repeated");
-  app.add_option("--key", args->key,
-                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
-  app.add_option("--plot", args->plot, "Also draw the distance by depth into this SVG file");
-  app.add_flag("--json", args->json, "For a program to read");
+  auto args = std::make_shared<InspectArguments>();
+  add_inspect_options(app, *args);
   return [args] { return inspect(*args); };
 }
 

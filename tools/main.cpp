@@ -1,4 +1,4 @@
-// The `tpgm` command: a table of subcommands.
+// The `tpgm` command behind front.cpp: a table of subcommands.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "tools/command.h"
-#include "tpgm/core/selection.h"
+#include "tpgm/core/names.h"
 
 namespace {
 
@@ -37,24 +37,7 @@ std::string version() {
                      at::get_num_threads());
 }
 
-int run(const char* name, const Run& command) {
-  try {
-    return command();
-  } catch (const c10::Error& error) {
-    fmt::print(stderr, "tpgm {}: {}\n", name, tpgm::tools::error_text(error));
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "tpgm {}: {}\n", name, error.what());
-  }
-  return 1;
-}
-
 }  // namespace
-
-std::string tpgm::tools::error_text(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
 
 int main(int argc, char** argv) {
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");
@@ -87,5 +70,5 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   const auto& [name, command] = runs.at(app.get_subcommands().front());
-  return run(name, command);
+  return tpgm::tools::run(name, command);
 }

@@ -9,7 +9,7 @@
 #include <map>
 #include <optional>
 
-#include "tpgm/core/selection.h"
+#include "tpgm/core/names.h"
 #include "tpgm/kernels/kernels.h"
 
 namespace tpgm {
@@ -148,28 +148,6 @@ struct BlockSums {
 };
 
 }  // namespace
-
-bool natural_less(const std::string& a, const std::string& b) {
-  size_t i = 0, j = 0;
-  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
-  while (i < a.size() && j < b.size()) {
-    if (!digit(a[i]) || !digit(b[j])) {
-      if (a[i] != b[j]) return a[i] < b[j];
-      ++i, ++j;
-      continue;
-    }
-    const auto number = [&](const std::string& text, size_t& at) {
-      while (at < text.size() && text[at] == '0') ++at;
-      const size_t begin = at;
-      while (at < text.size() && digit(text[at])) ++at;
-      return text.substr(begin, at - begin);
-    };
-    const std::string x = number(a, i), y = number(b, j);
-    if (x.size() != y.size()) return x.size() < y.size();
-    if (x != y) return x < y;
-  }
-  return a.size() - i < b.size() - j;
-}
 
 Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std::string>& only,
                                const std::vector<std::string>& exclude, const Progress& progress) {

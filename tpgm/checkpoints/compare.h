@@ -53,7 +53,4 @@ struct Comparison {
 Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std::string>& only = {},
                                const std::vector<std::string>& exclude = {}, const Progress& progress = {});
 
-/// True if `a` comes before `b` with runs of digits compared as numbers: "layer.2" before "layer.10".
-bool natural_less(const std::string& a, const std::string& b);
-
 }  // namespace tpgm

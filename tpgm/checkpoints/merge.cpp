@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "tpgm/checkpoints/provenance.h"
-#include "tpgm/core/selection.h"
+#include "tpgm/core/names.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/kernels/kernels.h"
 

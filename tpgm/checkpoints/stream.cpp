@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tpgm/core/selection.h"
+#include "tpgm/core/names.h"
 #include "tpgm/io/mismatches.h"
 
 namespace tpgm {
@@ -120,11 +120,6 @@ void check_output(const char* call, const std::filesystem::path& output,
                   output.string(), "' is an input; choose another name");
     }
   }
-}
-
-bool matches_any(const std::vector<std::string>& globs, const std::string& name) {
-  return std::any_of(globs.begin(), globs.end(),
-                     [&](const std::string& glob) { return matches(glob, name); });
 }
 
 }  // namespace tpgm

@@ -42,7 +42,4 @@ void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint&
 void check_output(const char* call, const std::filesystem::path& output,
                   const std::vector<const Checkpoint*>& inputs);
 
-/// True if one of the globs matches the name.
-bool matches_any(const std::vector<std::string>& globs, const std::string& name);
-
 }  // namespace tpgm

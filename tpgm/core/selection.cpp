@@ -16,20 +16,6 @@ namespace {
 
 std::string shape(const at::Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ",")); }
 
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const auto above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
 bool excluded(const std::vector<std::string>& exclude, const std::string& name) {
   return std::any_of(exclude.begin(), exclude.end(), [&](const auto& glob) { return matches(glob, name); });
 }
@@ -119,29 +105,6 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
 
 }  // namespace
 
-bool matches(const std::string& glob, const std::string& name) {
-  return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
-}
-
-std::string nearest(const std::string& word, const std::vector<std::string>& words) {
-  const auto best = std::min_element(words.begin(), words.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
-  return best == words.end() ? "" : *best;
-}
-
-void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
-                 const std::vector<std::string>& names) {
-  for (const auto& glob : globs) {
-    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return matches(glob, name); })) {
-      continue;
-    }
-    const auto hint = nearest(glob, names);
-    TORCH_CHECK(false, "[", owner, "] ", option, " '", glob, "' matches no parameter",
-                hint.empty() ? "; the model has none" : "; the nearest is '" + hint + "'");
-  }
-}
-
 NamedTensors named_tensors(const torch::nn::Module& module) {
   auto tensors = module.named_parameters();
   tensors.update(module.named_buffers());
@@ -173,24 +136,6 @@ std::vector<Selected> select_with_buffers(const std::string& owner, const torch:
     }
   }
   return match(owner, floating, anchor, exclude);
-}
-
-std::string block_name(const std::string& name) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  std::size_t begin = 0;
-  while (true) {
-    const auto end = name.find('.', begin);
-    if (end == std::string::npos) {
-      break;  // the parameter's own name does not count
-    }
-    const auto part = name.substr(begin, end - begin);
-    const auto digits = std::find_if_not(part.rbegin(), part.rend(), is_digit);
-    if (digits == part.rend() || (digits != part.rbegin() && *digits == '_')) {
-      return name.substr(0, end);
-    }
-    begin = end + 1;
-  }
-  return begin == 0 ? "" : name.substr(0, begin - 1);
 }
 
 }  // namespace tpgm

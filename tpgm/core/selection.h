@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/core/names.h"
+
 namespace tpgm {
 
 using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
@@ -18,18 +20,6 @@ struct Selected {
   at::Tensor tensor;
   at::Tensor pretrained;
 };
-
-/// True if the whole of `name` matches the shell pattern `glob` (`*` crosses dots: 'head.*' is all of the
-/// head).
-bool matches(const std::string& glob, const std::string& name);
-
-/// The one of `words` that `word` was most likely meant to be; empty if there are none.
-std::string nearest(const std::string& word, const std::vector<std::string>& words);
-
-/// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.
-/// `owner` is whose option it was, for the message.
-void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
-                 const std::vector<std::string>& names);
 
 /// The trainable parameters of `module` minus those that an `exclude` glob matches, in the module's order,
 /// each with its anchor of the same name. Extra names in `anchor` do not matter.
@@ -49,10 +39,5 @@ std::vector<Selected> select_with_buffers(const std::string& owner, const torch:
 
 /// Parameters and buffers of `module` by name, as they are (no copies).
 NamedTensors named_tensors(const torch::nn::Module& module);
-
-/// The residual or transformer block a parameter belongs to, from its name: everything up to the first part
-/// that is a number ("layer1.0" of layer1.0.conv2.weight, "encoder.layers.3" of encoder.layers.3.mlp.0.bias)
-/// or ends in one after an underscore ("encoder_layer_3"); the module's own name where no part is.
-std::string block_name(const std::string& name);
 
 }  // namespace tpgm

@@ -40,27 +40,35 @@ constexpr std::array<std::string_view, 8> kKnownFiles{"best.safetensors",
 constexpr std::array<std::string_view, 7> kSuffixes{
     ".safetensors.index.json", ".safetensors", ".bin.index.json", ".bin", ".pt", ".pth", ".ckpt"};
 
+std::string shown(const fs::path& path) { return printable(path.string(), kMaxPath); }
+
 fs::path find_in(const fs::path& folder, const char* call) {
+  std::error_code error;  // of a single file: it is passed over, as links to nothing are
   for (const auto name : kKnownFiles) {
-    if (fs::is_regular_file(folder / name)) return folder / name;
+    if (fs::is_regular_file(folder / name, error)) return folder / name;
   }
   std::set<fs::path> files;
-  for (const auto& item : fs::directory_iterator(folder)) {
-    if (item.is_regular_file() && !item.path().filename().string().starts_with('.'))
-      files.insert(item.path());
+  std::error_code failed;
+  for (fs::directory_iterator item(folder, failed); !failed && item != fs::directory_iterator();
+       item.increment(failed)) {
+    if (item->is_regular_file(error) && !item->path().filename().string().starts_with('.')) {
+      files.insert(item->path());
+    }
   }
+  TORCH_CHECK(!failed, "[", call, "] cannot read the folder '", shown(folder), "': ", failed.message());
   std::vector<std::string> candidates;
   for (const auto suffix : kSuffixes) {
     std::vector<fs::path> matching;
     std::copy_if(files.begin(), files.end(), std::back_inserter(matching),
                  [&](const fs::path& file) { return file.filename().string().ends_with(suffix); });
     if (matching.size() == 1 && candidates.empty()) return matching.front();
-    for (const auto& file : matching) candidates.push_back(fmt::format("'{}'", file.filename().string()));
+    for (const auto& file : matching)
+      candidates.push_back(fmt::format("'{}'", printable(file.filename().string(), 60)));
   }
-  TORCH_CHECK(!candidates.empty(), "[", call, "] the folder '", folder.string(),
+  TORCH_CHECK(!candidates.empty(), "[", call, "] the folder '", shown(folder),
               "' has no checkpoint in it (*.safetensors, *.pt, *.pth, *.bin); name the file");
   candidates.resize(std::min<size_t>(candidates.size(), 10));
-  TORCH_CHECK(false, "[", call, "] the folder '", folder.string(), "' has several checkpoints, ",
+  TORCH_CHECK(false, "[", call, "] the folder '", shown(folder), "' has several checkpoints, ",
               fmt::format("{}", fmt::join(candidates, ", ")), "; name the one you mean");
 }
 
@@ -78,9 +86,36 @@ Malformed unknown(std::string_view file) {
           "expected *.safetensors, *.pt, *.pth, *.bin or a folder of them"};
 }
 
+// Takes torch.compile's "_orig_mod." out from behind every dot; returns how often.
+size_t cut_compiled(std::string& name) {
+  if (name.find(kCompiled) == std::string::npos) return 0;
+  const std::string_view whole = name, part = kCompiled.substr(1);
+  size_t count = 0;
+  std::string rest;
+  for (size_t i = 0; i < whole.size();) {
+    if (i > 0 && whole[i - 1] == '.' && whole.substr(i).starts_with(part)) {
+      i += part.size();
+      ++count;
+    } else {
+      rest += whole[i++];
+    }
+  }
+  name = std::move(rest);
+  return count;
+}
+
+std::string prefix_note(const std::string& prefix) {
+  return fmt::format("cut '{}' off all names", printable(prefix));
+}
+
 bool looks_like_safetensors(std::string_view file) { return file.size() > 8 && file[8] == '{'; }
 
 }  // namespace
+
+struct Checkpoint::Reading {
+  MemoryBudget budget{0};
+  NameGuard names;
+};
 
 Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char* call)
     : path_(path), call_(call) {
@@ -88,31 +123,33 @@ Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char*
   fs::path file = path;
   if (fs::is_directory(path, error)) {
     file = find_in(path, call);
-    notes_.push_back(fmt::format("took '{}' of the folder", file.filename().string()));
+    notes_.push_back(fmt::format("took '{}' of the folder", printable(file.filename().string())));
   }
+  Reading reading;
   if (file.filename().string().ends_with(kIndexSuffix)) {
-    open_shards(file, key);
+    open_shards(file, key, reading);
   } else {
-    open(file, key);
+    open(file, key, reading);
   }
   cut_prefixes();
 }
 
-void Checkpoint::open(const fs::path& file, const std::string& key) {
+void Checkpoint::open(const fs::path& file, const std::string& key, Reading& reading) {
   const auto mapping = std::make_shared<const MappedFile>(file, call_);
   files_.push_back(file);
   mappings_.push_back(mapping);
   const auto bytes = mapping->bytes();
+  reading.budget.add_file(bytes.size());
   try {
     if (looks_like_safetensors(bytes)) {
       require(key.empty(), "safetensors has no keys to choose from, such as '{}'", key);
-      SafetensorsHeader header = parse_safetensors(bytes);
+      SafetensorsHeader header = parse_safetensors(bytes, reading.budget);
       if (metadata_.empty()) metadata_ = std::move(header.metadata);
-      for (auto& item : header.entries) add(item.key(), std::move(item.value()));
+      for (auto& item : header.entries) add(item.key(), std::move(item.value()), reading);
       format_ = "safetensors";
     } else if (looks_like_torch_file(bytes)) {
-      TorchFile parsed = parse_torch_file(bytes, key);
-      for (auto& item : parsed.entries) add(item.key(), std::move(item.value()));
+      TorchFile parsed = parse_torch_file(bytes, key, reading.budget);
+      for (auto& item : parsed.entries) add(item.key(), std::move(item.value()), reading);
       format_ = std::move(parsed.format);
       for (auto& note : parsed.notes) {
         if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(std::move(note));
@@ -125,7 +162,7 @@ void Checkpoint::open(const fs::path& file, const std::string& key) {
   }
 }
 
-void Checkpoint::open_shards(const fs::path& index, const std::string& key) {
+void Checkpoint::open_shards(const fs::path& index, const std::string& key, Reading& reading) {
   const auto mapping = std::make_shared<const MappedFile>(index, call_);
   const MappedFile& text = *mapping;
   files_.push_back(index);
@@ -133,15 +170,17 @@ void Checkpoint::open_shards(const fs::path& index, const std::string& key) {
   try {
     require(text.size() <= kMaxIndexBytes, "the index has {} bytes, more than the {} expected at most",
             text.size(), kMaxIndexBytes);
-    const auto weight_map = parse_shard_index(text.bytes());
+    reading.budget.add_file(text.size());
+    const auto weight_map = parse_shard_index(text.bytes(), reading.budget);
     std::set<std::string> shards;
     for (const auto& [name, shard] : weight_map) shards.insert(shard);
     for (const auto& shard : shards) {
       const size_t first = names_.size();
-      if (!fs::exists(index.parent_path() / shard)) {
+      std::error_code error;
+      if (fs::status(index.parent_path() / shard, error).type() == fs::file_type::not_found) {
         throw Malformed{fmt::format("the shard '{}' is missing", printable(shard)), "fetch it"};
       }
-      open(index.parent_path() / shard, key);
+      open(index.parent_path() / shard, key, reading);
       for (size_t i = first; i < names_.size(); ++i) {
         const auto found = weight_map.find(names_[i]);
         require(found != weight_map.end() && found->second == shard,
@@ -157,7 +196,8 @@ void Checkpoint::open_shards(const fs::path& index, const std::string& key) {
   }
 }
 
-void Checkpoint::add(const std::string& name, TensorEntry entry) {
+void Checkpoint::add(const std::string& name, TensorEntry entry, Reading& reading) {
+  reading.names.add(name);
   require(places_.emplace(name, Place{mappings_.size() - 1, std::move(entry)}).second,
           "tensor '{}' is there twice", printable(name));
   names_.push_back(name);
@@ -166,28 +206,26 @@ void Checkpoint::add(const std::string& name, TensorEntry entry) {
 void Checkpoint::cut_prefixes() {
   std::vector<std::string> names = names_;
   size_t compiled = 0;
-  for (auto& name : names) {
-    size_t at = 0;
-    while ((at = name.find(kCompiled, at)) != std::string::npos) {
-      name.erase(at + 1, kCompiled.size() - 1);
-      ++compiled;
-    }
-  }
+  for (auto& name : names) compiled += cut_compiled(name);
   if (compiled > 0) notes_.push_back(fmt::format("cut '{}' out of {} names", kCompiled.substr(1), compiled));
+  size_t cut = 0;
   for (bool again = !names.empty(); again;) {
     again = false;
     for (const auto prefix : kPrefixes) {
-      if (!std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-            return name.size() > prefix.size() && name.starts_with(prefix);
+      if (!std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+            return name.size() > cut + prefix.size() && name.substr(cut).starts_with(prefix);
           })) {
         continue;
       }
-      for (auto& name : names) name.erase(0, prefix.size());
-      prefix_ += prefix;
+      cut += prefix.size();
       again = true;
     }
   }
-  if (!prefix_.empty()) notes_.push_back(fmt::format("cut '{}' off all names", prefix_));
+  if (cut > 0) {
+    prefix_ = names.front().substr(0, cut);
+    for (auto& name : names) name.erase(0, cut);
+    notes_.push_back(prefix_note(prefix_));
+  }
   if (compiled > 0 || !prefix_.empty()) rename_all(names);
 }
 
@@ -195,15 +233,21 @@ void Checkpoint::restore_prefix() {
   std::vector<std::string> names = names_;
   for (auto& name : names) name.insert(0, prefix_);
   rename_all(names);
-  std::erase(notes_, fmt::format("cut '{}' off all names", prefix_));
+  std::erase(notes_, prefix_note(prefix_));
   prefix_.clear();
 }
 
 void Checkpoint::rename_all(const std::vector<std::string>& names) {
   std::unordered_map<std::string, Place> renamed;
+  NameGuard guard;
   for (size_t i = 0; i < names.size(); ++i) {
+    try {
+      guard.add(names[i]);
+    } catch (const Malformed& malformed) {
+      refuse(call_, path_, malformed);
+    }
     const bool fresh = renamed.emplace(names[i], std::move(places_.at(names_[i]))).second;
-    TORCH_CHECK(fresh, "[", call_, "] '", path_.string(), "': '", names_[i],
+    TORCH_CHECK(fresh, "[", call_, "] '", shown(path_), "': '", printable(names_[i]),
                 "' is there with and without a prefix of torch.compile's; rename one");
   }
   places_ = std::move(renamed);
@@ -218,36 +262,5 @@ const Checkpoint::Place& Checkpoint::place(const std::string& name) const {
 }
 
 const TensorEntry& Checkpoint::entry(const std::string& name) const { return place(name).entry; }
-
-at::Tensor Checkpoint::tensor(const std::string& name) const {
-  const Place& found = place(name);
-  try {
-    return tensor_at(mappings_[found.file], found.entry);
-  } catch (const Malformed& malformed) {
-    refuse(call_, path_,
-           {fmt::format("tensor '{}': {}", printable(name), malformed.reason), malformed.advice});
-  }
-}
-
-at::Tensor Checkpoint::slice(const std::string& name, int64_t begin, int64_t count) const {
-  const Place& found = place(name);
-  TORCH_CHECK(
-      begin >= 0 && count >= 0 && begin <= found.entry.numel() && count <= found.entry.numel() - begin, "[",
-      call_, "] elements ", begin, " to ", begin + count, " of '", name, "', which has ",
-      found.entry.numel());
-  try {
-    return slice_at(mappings_[found.file], found.entry, begin, count);
-  } catch (const Malformed& malformed) {
-    refuse(call_, path_,
-           {fmt::format("tensor '{}': {}", printable(name), malformed.reason), malformed.advice});
-  }
-}
-
-StateDict Checkpoint::tensors() const {
-  StateDict result("Tensor");
-  result.reserve(names_.size());
-  for (const auto& name : names_) result.insert(name, tensor(name));
-  return result;
-}
 
 }  // namespace tpgm

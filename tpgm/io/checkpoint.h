@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "tpgm/io/file.h"
-#include "tpgm/io/mapped_tensor.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/io/state_dict.h"
+#include "tpgm/io/tensor_entry.h"
 
 namespace tpgm {
 
@@ -69,9 +69,11 @@ class Checkpoint {
     TensorEntry entry;
   };
 
-  void open(const std::filesystem::path& file, const std::string& key);
-  void open_shards(const std::filesystem::path& index, const std::string& key);
-  void add(const std::string& name, TensorEntry entry);
+  struct Reading;  // what all files of a checkpoint share while they are read
+
+  void open(const std::filesystem::path& file, const std::string& key, Reading& reading);
+  void open_shards(const std::filesystem::path& index, const std::string& key, Reading& reading);
+  void add(const std::string& name, TensorEntry entry, Reading& reading);
   void rename_all(const std::vector<std::string>& names);
   void cut_prefixes();
   const Place& place(const std::string& name) const;

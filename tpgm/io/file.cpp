@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tpgm/io/untrusted.h"
+
 namespace tpgm {
 namespace {
 
@@ -20,8 +22,10 @@ std::string error_text(int error) { return std::generic_category().message(error
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path, const std::string& call) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  TORCH_CHECK(descriptor >= 0, "[", call, "] cannot open '", path.string(), "': ", error_text(errno));
+  const std::string shown = printable(path.string(), kMaxPath);
+  // A pipe that nobody writes to would keep us waiting.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  TORCH_CHECK(descriptor >= 0, "[", call, "] cannot open '", shown, "': ", error_text(errno));
   struct stat status {};
   const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   int error = 0;
@@ -33,8 +37,8 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& cal
     data_ = map == MAP_FAILED ? nullptr : static_cast<char*>(map);
   }
   ::close(descriptor);
-  TORCH_CHECK(regular, "[", call, "] '", path.string(), "' is not a regular file; name one that is");
-  TORCH_CHECK(error == 0, "[", call, "] cannot map '", path.string(), "': ", error_text(error));
+  TORCH_CHECK(regular, "[", call, "] '", shown, "' is not a regular file; name one that is");
+  TORCH_CHECK(error == 0, "[", call, "] cannot map '", shown, "': ", error_text(error));
 }
 
 MappedFile::~MappedFile() {

@@ -48,19 +48,6 @@ void gather(const TensorEntry& entry, const char* data, int64_t begin, int64_t c
 
 }  // namespace
 
-int64_t TensorEntry::numel() const {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
-
-int64_t bytes_of_shape(const std::vector<int64_t>& shape, at::ScalarType dtype) {
-  auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
-  for (const int64_t extent : shape) {
-    require(extent >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes),
-            "its shape [{}] is negative or overflows 64 bits", fmt::join(shape, ","));
-  }
-  return bytes;
-}
-
 at::Tensor tensor_at(const std::shared_ptr<const MappedFile>& file, const TensorEntry& entry) {
   const auto options = at::TensorOptions().dtype(entry.dtype);
   if (entry.size == 0) return at::empty(entry.shape, options);

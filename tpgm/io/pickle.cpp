@@ -5,16 +5,18 @@
 #include <bit>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace tpgm::pickle {
 namespace {
 
 constexpr size_t kHighestProtocol = 5;
+constexpr size_t kMaxName = 4096;  // of a module and what is in it
 
-// What an entry of std::unordered_map and of a vector that doubles costs at most.
+// What an entry of std::map and of a vector that doubles costs at most.
 constexpr size_t kMemoBytes = 2 * sizeof(Value) + 48;
-constexpr size_t kStackBytes = 2 * sizeof(Value);
+constexpr size_t kStackBytes = 3 * sizeof(Value);  // what it grew out of is not given back at once
 
 class Machine {
  public:
@@ -26,6 +28,7 @@ class Machine {
       const auto opcode = bytes_.number<unsigned char>("an opcode of a pickle");
       if (opcode == '.') return pop();
       step(opcode);
+      heap_.budget().charge(bytes_.position() - at_);
     }
   }
 
@@ -210,18 +213,18 @@ class Machine {
         break;
       }
       case 'R': {
-        const auto* arguments = pop_as<Sequence*>("a tuple of arguments");
+        const auto* arguments = pop_arguments();
         call(*pop_as<Global*>("something to call"), *arguments);
         break;
       }
       case 0x81: {  // NEWOBJ
-        const auto* arguments = pop_as<Sequence*>("a tuple of arguments");
+        const auto* arguments = pop_arguments();
         call(*pop_as<Global*>("a class"), *arguments);
         break;
       }
       case 0x92: {  // NEWOBJ_EX
         pop_as<Dict*>("named arguments");
-        const auto* arguments = pop_as<Sequence*>("a tuple of arguments");
+        const auto* arguments = pop_arguments();
         call(*pop_as<Global*>("a class"), *arguments);
         break;
       }
@@ -292,8 +295,16 @@ class Machine {
   template <typename T>
   T pop_as(const char* what) {
     const Value value = pop();
-    check(std::holds_alternative<T>(value), "{} on the stack, not {}", what, describe(value));
+    if (!std::holds_alternative<T>(value)) check(false, "{} on the stack, not {}", what, describe(value));
     return std::get<T>(value);
+  }
+
+  // A list has lost its numbers: see extend().
+  const Sequence* pop_arguments() {
+    const auto* arguments = pop_as<Sequence*>("a tuple of arguments");
+    check(arguments->kind == Sequence::Kind::kTuple, "a tuple of arguments on the stack, not {}",
+          describe(const_cast<Sequence*>(arguments)));
+    return arguments;
   }
 
   std::vector<Value> pop_last(size_t count) {
@@ -312,11 +323,12 @@ class Machine {
 
   void extend(const std::vector<Value>& values) {
     if (std::holds_alternative<Object*>(top())) return;  // a subclass of list: as in update()
-    check(std::holds_alternative<Sequence*>(top()), "a list to append to, not {}", describe(top()));
+    if (!std::holds_alternative<Sequence*>(top()))
+      check(false, "a list to append to, not {}", describe(top()));
     auto& items = std::get<Sequence*>(top())->items;
     for (const Value& value : values) {
       if (std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value)) continue;
-      heap_.budget().charge(2 * sizeof(Value));
+      heap_.budget().charge(3 * sizeof(Value));
       items.push_back(value);
     }
   }
@@ -325,7 +337,8 @@ class Machine {
     check(values.size() % 2 == 0, "keys with values");
     // Subclasses of dict are objects to us; what is put into them is not of interest.
     if (std::holds_alternative<Object*>(top())) return;
-    check(std::holds_alternative<Dict*>(top()), "a dictionary to put items into, not {}", describe(top()));
+    if (!std::holds_alternative<Dict*>(top()))
+      check(false, "a dictionary to put items into, not {}", describe(top()));
     auto& items = std::get<Dict*>(top())->items;
     heap_.budget().charge(2 * values.size() * sizeof(Value));
     for (size_t i = 0; i < values.size(); i += 2) items.emplace_back(values[i], values[i + 1]);
@@ -343,6 +356,8 @@ class Machine {
   }
 
   Global* mentioned(std::string_view module, std::string_view name) {
+    check(module.size() + name.size() <= kMaxName, "a name of at most {} bytes, not {}", kMaxName,
+          module.size() + name.size());
     auto* global = heap_.global(module, name);
     host_.mention(*global, at_);
     return global;
@@ -409,7 +424,8 @@ class Machine {
   std::vector<Value> stack_;
   size_t highest_ = 0;         // the stack's size at its largest, which is paid for
   std::vector<size_t> marks_;  // heights of the stack
-  std::unordered_map<uint64_t, Value> memo_;
+  // The file chooses the numbers, and could choose such that a hash table is slow.
+  std::map<uint64_t, Value> memo_;
 };
 
 }  // namespace
@@ -423,7 +439,7 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 Sequence* Heap::sequence(Sequence::Kind kind, std::vector<Value> items) {
-  budget_.charge(sizeof(Sequence) + items.size() * sizeof(Value));
+  budget_.charge(sizeof(Sequence) + items.size() * sizeof(Value) + 16);
   return &sequences_.emplace_back(Sequence{kind, std::move(items)});
 }
 

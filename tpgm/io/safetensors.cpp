@@ -1,7 +1,5 @@
-// Reading of safetensors: check everything, then alias the map.
+// The header of a safetensors file, every rule checked.
 #include "tpgm/io/safetensors.h"
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +13,6 @@
 #include <vector>
 
 #include "tpgm/io/dtypes.h"
-#include "tpgm/io/safetensors_writer.h"
 #include "tpgm/io/untrusted.h"
 
 namespace tpgm {
@@ -34,18 +31,18 @@ constexpr const char* kMetadataKey = "__metadata__";
 // place for, and it sees every key, also those that are there twice.
 class HeaderReader final : public nlohmann::json_sax<json> {
  public:
-  HeaderReader(SafetensorsHeader& header, size_t data_begin, size_t file_size)
-      : header_(header), data_begin_(data_begin), data_size_(file_size - data_begin), budget_(file_size) {}
+  HeaderReader(SafetensorsHeader& header, size_t data_begin, size_t file_size, MemoryBudget& budget)
+      : header_(header), data_begin_(data_begin), data_size_(file_size - data_begin), budget_(budget) {}
 
   bool key(std::string& key) override {
     if (skipped_ > 0) return true;
     if (where_ == Where::kTop) {
       name_ = key;
       require(key != kMetadataKey || !metadata_seen_, "the header has the key '{}' twice", kMetadataKey);
-      budget_.charge(2 * key.size() + 320);
+      budget_.charge(6 * key.size() + 960);  // here and once it is in a Checkpoint
     } else if (where_ == Where::kMetadata) {
       name_ = key;
-      budget_.charge(2 * key.size() + 128);
+      budget_.charge(2 * key.size() + 192);
     } else {
       field_ = key == "dtype"          ? Field::kDtype
                : key == "shape"        ? Field::kShape
@@ -96,7 +93,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 
   bool number_unsigned(uint64_t value) override {
     if (skips()) return true;
-    require(in_array_, "expected {}, found {}", expected(), value);
+    if (!in_array_) require(false, "expected {}, found {}", expected(), value);
     require(value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()),
             "a size or offset of '{}' is {}, which overflows 63 bits", printable(name_), value);
     auto& numbers = field_ == Field::kShape ? shape_ : offsets_;
@@ -164,6 +161,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     require(dtype_.has_value(), "the dtype of '{}' is not a string", printable(name_));
     require(offsets_.size() == 2, "expected two data_offsets of '{}', found {}", printable(name_),
             offsets_.size());
+    budget_.charge(shape_.size() * sizeof(int64_t));
     TensorEntry entry{*dtype_, shape_, {}, 0, 0};
     try {
       bytes_of_shape(shape_, *dtype_);
@@ -180,13 +178,15 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     require(end - begin == entry.size, "'{}' has {} bytes of data, but {}[{}] takes {}", printable(name_),
             end - begin, dtype_name(*dtype_), fmt::join(shape_, ","), entry.size);
     entry.offset = data_begin_ + begin;
+    names_.add(name_);
     require(!header_.entries.contains(name_), "the header has the key '{}' twice", printable(name_));
     header_.entries.insert(name_, std::move(entry));
   }
 
   SafetensorsHeader& header_;
   size_t data_begin_, data_size_;
-  MemoryBudget budget_;
+  MemoryBudget& budget_;
+  NameGuard names_;
   Where where_ = Where::kNothing;
   Field field_ = Field::kOther;
   size_t skipped_ = 0;  // how deep we are in what is passed over
@@ -199,7 +199,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 };
 
 // The data of all tensors, in order: no overlap, no hole, nothing left.
-void check_coverage(SafetensorsHeader& header, std::string_view file, size_t data_begin) {
+void check_coverage(SafetensorsHeader& header, std::string_view file, size_t data_begin,
+                    MemoryBudget& budget) {
   std::vector<std::pair<std::string, TensorEntry>> sorted;
   sorted.reserve(header.entries.size());
   for (auto& item : header.entries) sorted.emplace_back(item.key(), std::move(item.value()));
@@ -215,6 +216,7 @@ void check_coverage(SafetensorsHeader& header, std::string_view file, size_t dat
             entry.offset - covered, printable(name));
     covered = entry.offset + entry.size;
     const auto bytes = file.substr(entry.offset, entry.size);
+    if (entry.dtype == at::kBool) budget.charge(bytes.size());
     // Any other value in a bool is undefined behaviour for whoever reads it.
     require(entry.dtype != at::kBool ||
                 std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; }),
@@ -228,64 +230,23 @@ void check_coverage(SafetensorsHeader& header, std::string_view file, size_t dat
 }  // namespace
 
 SafetensorsHeader parse_safetensors(std::string_view file) {
+  MemoryBudget budget(file.size());
+  return parse_safetensors(file, budget);
+}
+
+SafetensorsHeader parse_safetensors(std::string_view file, MemoryBudget& budget) {
   Cursor cursor(file);
   const auto length = cursor.number<uint64_t>("the length of the header");
   require(length <= kMaxHeaderBytes, "byte 0: the header would be {} bytes long, the most allowed is {}",
           length, kMaxHeaderBytes);
   const auto text = cursor.take(static_cast<size_t>(length), "the header");
   SafetensorsHeader header;
-  HeaderReader reader(header, cursor.position(), file.size());
+  budget.charge(text.size());
+  HeaderReader reader(header, cursor.position(), file.size(), budget);
   check_json_text(text, kLengthBytes);
   json::sax_parse(text, &reader);
-  check_coverage(header, file, cursor.position());
+  check_coverage(header, file, cursor.position(), budget);
   return header;
-}
-
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path), file_(std::make_shared<MappedFile>(path, "SafetensorsFile")) {
-  try {
-    header_ = parse_safetensors(file_->bytes());
-  } catch (const Malformed& malformed) {
-    refuse("SafetensorsFile", path_, malformed);
-  }
-}
-
-at::Tensor SafetensorsFile::tensor(const std::string& name) const {
-  const TensorEntry* entry = header_.entries.find(name);
-  TORCH_CHECK(entry != nullptr, "[SafetensorsFile::tensor] '", path_.string(), "' has no tensor '", name,
-              "'; see entries() for the ", header_.entries.size(), " it has");
-  return tensor_at(file_, *entry);
-}
-
-StateDict SafetensorsFile::tensors() const {
-  StateDict result("Tensor");
-  result.reserve(header_.entries.size());
-  for (const auto& item : header_.entries) result.insert(item.key(), tensor_at(file_, item.value()));
-  return result;
-}
-
-void save_safetensors(const StateDict& tensors, const std::filesystem::path& path, const Metadata& metadata) {
-  std::vector<TensorSpec> specs;
-  for (const auto& item : tensors) {
-    const at::Tensor& tensor = item.value();
-    const char* reason = !tensor.defined()       ? "is undefined"
-                         : tensor.is_quantized() ? "is quantized; dequantize() it first"
-                         : tensor.is_nested()    ? "is a nested tensor; save its parts"
-                         : tensor.layout() != at::kStrided
-                             ? "is sparse or of another layout; to_dense() it first"
-                         : tensor.is_meta() ? "is on the meta device and has no values"
-                                            : nullptr;
-    TORCH_CHECK(reason == nullptr, "[save_safetensors] cannot write '", path.string(), "': tensor '",
-                item.key(), "' ", reason);
-    specs.push_back({item.key(), tensor.scalar_type(), tensor.sizes().vec()});
-  }
-  SafetensorsWriter writer(path, specs, metadata, 0, "save_safetensors");
-  for (size_t i = 0; i < specs.size(); ++i) {
-    // A lazy conjugate or negation is only a flag on the tensor; its bytes do not show it.
-    const at::Tensor plain = tensors[i].value().detach().cpu().resolve_conj().resolve_neg().contiguous();
-    writer.write(i, 0, plain.const_data_ptr(), plain.nbytes());
-  }
-  writer.commit();
 }
 
 }  // namespace tpgm

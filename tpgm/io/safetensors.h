@@ -10,11 +10,13 @@
 #include <string_view>
 
 #include "tpgm/io/file.h"
-#include "tpgm/io/mapped_tensor.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/io/state_dict.h"
+#include "tpgm/io/tensor_entry.h"
 
 namespace tpgm {
+
+class MemoryBudget;
 
 /// What a file says of itself.
 struct SafetensorsHeader {
@@ -27,6 +29,8 @@ struct SafetensorsHeader {
 /// implementation refuses: duplicate names, a shape whose product overflows although one size is 0, BOOL
 /// bytes other than 0 and 1.
 SafetensorsHeader parse_safetensors(std::string_view file);
+/// The same, within a budget that other files of the checkpoint use as well.
+SafetensorsHeader parse_safetensors(std::string_view file, MemoryBudget& budget);
 
 /// A safetensors file, opened and checked. Cheap to open and to copy (copies share the mapping). Dtypes:
 /// BOOL, U8..U64, I8..I64, F16, BF16, F32, F64, C64 and the five 8-bit floats; the packed F4 and F6 types are

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "tpgm/io/dtypes.h"
-#include "tpgm/io/mapped_tensor.h"
+#include "tpgm/io/tensor_entry.h"
 
 namespace tpgm {
 namespace {

@@ -1,6 +1,7 @@
 // Reading of the index: its "weight_map" alone, the rest is passed over.
 #include "tpgm/io/shard_index.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tpgm/io/untrusted.h"
@@ -10,10 +11,20 @@ namespace {
 
 using json = nlohmann::json;
 
+constexpr size_t kMaxFileName = 255;  // where there is a limit, it is this one
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxFileName && name != "." && name != ".." &&
+         std::none_of(name.begin(), name.end(), [](char letter) {
+           return letter == '/' || letter == '\\' || static_cast<unsigned char>(letter) < 0x20 ||
+                  letter == 0x7f;
+         });
+}
+
 // Builds no document tree, so that no nesting costs memory.
 class IndexReader final : public nlohmann::json_sax<json> {
  public:
-  explicit IndexReader(size_t file_size) : budget_(file_size) {}
+  explicit IndexReader(MemoryBudget& budget) : budget_(budget) {}
 
   bool start_object(size_t) override {
     ++depth_;
@@ -35,11 +46,10 @@ class IndexReader final : public nlohmann::json_sax<json> {
   }
   bool string(std::string& file) override {
     if (!inside_) return true;
-    require(!file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
-                file.find('\\') == std::string::npos,
-            "'{}' is said to be in '{}', which is no file beside the index", printable(key_),
-            printable(file));
-    budget_.charge(2 * (key_.size() + file.size()) + 160);
+    require(is_file_name(file), "'{}' is said to be in '{}', which is no file beside the index",
+            printable(key_), printable(file));
+    budget_.charge(key_.size() + file.size() + 200);
+    names_.add(key_);
     require(weight_map.emplace(key_, file).second, "it has the tensor '{}' twice", printable(key_));
     return true;
   }
@@ -65,7 +75,8 @@ class IndexReader final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  MemoryBudget budget_;
+  MemoryBudget& budget_;
+  NameGuard names_;
   size_t depth_ = 0;
   bool inside_ = false;
   std::string key_;
@@ -74,8 +85,14 @@ class IndexReader final : public nlohmann::json_sax<json> {
 }  // namespace
 
 std::unordered_map<std::string, std::string> parse_shard_index(std::string_view text) {
+  MemoryBudget budget(text.size());
+  return parse_shard_index(text, budget);
+}
+
+std::unordered_map<std::string, std::string> parse_shard_index(std::string_view text, MemoryBudget& budget) {
+  budget.charge(text.size());
   check_json_text(text, 0);
-  IndexReader reader(text.size());
+  IndexReader reader(budget);
   json::sax_parse(text, &reader);
   require(reader.seen && !reader.weight_map.empty(),
           "expected 'weight_map' with the tensors and their files");

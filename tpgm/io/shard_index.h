@@ -7,8 +7,12 @@
 
 namespace tpgm {
 
+class MemoryBudget;
+
 /// Tensor → file name, from an index as Hugging Face writes it. Throws Malformed unless every file is named
 /// without a folder: an index must not reach outside of its own.
 std::unordered_map<std::string, std::string> parse_shard_index(std::string_view text);
+/// The same, within a budget that others use as well.
+std::unordered_map<std::string, std::string> parse_shard_index(std::string_view text, MemoryBudget& budget);
 
 }  // namespace tpgm

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "tpgm/io/torch_pickle.h"
@@ -74,20 +74,26 @@ TensorEntry place(const StoredTensor& tensor, const pickle::Storage& storage, co
   require(!overflow && static_cast<size_t>(begin) <= extent.size &&
               static_cast<size_t>(size) <= extent.size - static_cast<size_t>(begin),
           "sizes [{}] and strides [{}] from element {} on leave its storage of {} bytes at byte {}",
-          fmt::join(tensor.shape, ","), fmt::join(tensor.strides, ","), tensor.offset, extent.size,
+          printable(fmt::format("{}", fmt::join(tensor.shape, ","))),
+          printable(fmt::format("{}", fmt::join(tensor.strides, ","))), tensor.offset, extent.size,
           extent.offset);
   require(bytes <= file_size + kMaxExpansion, "it repeats few elements until they take {} bytes", bytes);
   entry.offset = extent.offset + static_cast<size_t>(begin);
   entry.size = static_cast<size_t>(size);
   if (!is_contiguous(tensor)) entry.strides = tensor.strides;
+  // Only a size of 1 goes with a longer stride, which means nothing and would overflow what walks by it.
+  for (int64_t& stride : entry.strides) stride = std::min(stride, last + 1);
   return entry;
 }
 
 void place_all(TorchFile& result, const Found& found, const TorchHost& host, const Locate& locate,
                size_t file_size, MemoryBudget& budget) {
+  NameGuard names;
   for (const auto& [name, tensor] : found) {
     try {
-      budget.charge(2 * name.size() + 16 * tensor->shape.size() + 256);
+      // Here, and once it is in a Checkpoint.
+      budget.charge(5 * name.size() + 16 * tensor->shape.size() + 640);
+      names.add(name);
       require(!result.entries.contains(name), "the name is there twice");
       result.entries.insert(name, place(*tensor, host.storages()[tensor->storage], locate, file_size));
     } catch (Malformed& malformed) {
@@ -187,6 +193,8 @@ class Unwrapper {
 
   bool has_direct_tensors(const Dict& dict) const {
     return std::any_of(dict.items.begin(), dict.items.end(), [&](const auto& item) {
+      // Dictionaries may share and even contain each other.
+      require(++visits_ < kMaxVisits, "its dictionaries are nested beyond reason");
       return std::holds_alternative<Text>(item.first) && host_.tensor(item.second) != nullptr;
     });
   }
@@ -196,8 +204,6 @@ class Unwrapper {
     if (has_direct_tensors(dict)) return true;
     if (depth == kMaxNesting) return false;
     return std::any_of(dict.items.begin(), dict.items.end(), [&](const auto& item) {
-      // Dictionaries may share and even contain each other.
-      require(++visits_ < kMaxVisits, "its dictionaries are nested beyond reason");
       return std::holds_alternative<Text>(item.first) && as_dict(item.second) != nullptr &&
              has_tensors(*as_dict(item.second), depth + 1);
     });
@@ -206,13 +212,14 @@ class Unwrapper {
   void collect(const Dict& dict, const std::string& prefix, size_t depth) {
     for (const auto& [key, value] : dict.items) {
       const auto* text = std::get_if<Text>(&key);
-      const std::string name =
-          prefix + (text == nullptr ? "a key that is no string" : std::string(text->view));
-      budget_.charge(name.size() + 64);
+      const std::string_view own = text == nullptr ? "a key that is no string" : text->view;
+      budget_.charge(2 * (prefix.size() + own.size()) + 96);
+      const std::string name = prefix + std::string(own);
       if (const auto* tensor = text == nullptr ? nullptr : host_.tensor(value)) {
         found_.emplace_back(name, tensor);
       } else if (text != nullptr && as_dict(value) != nullptr && depth < kMaxNesting &&
                  has_tensors(*as_dict(value), 0)) {
+        budget_.charge(2 * name.size());  // copies that stay until it returns
         collect(*as_dict(value), name + ".", depth + 1);
       } else {
         skipped_.push_back(name);
@@ -248,8 +255,7 @@ class Unwrapper {
   mutable size_t visits_ = 0;
 };
 
-TorchFile parse_archive(std::string_view file, const std::string& key) {
-  MemoryBudget budget(file.size());
+TorchFile parse_archive(std::string_view file, const std::string& key, MemoryBudget& budget) {
   const ZipArchive archive(file, budget);
   std::string root;
   size_t roots = 0;
@@ -278,7 +284,7 @@ TorchFile parse_archive(std::string_view file, const std::string& key) {
   Cursor cursor(bytes, static_cast<size_t>(bytes.data() - file.data()));
   const Value value = unpickle(cursor, heap, host);
 
-  std::unordered_map<std::string, Extent> located;
+  std::map<std::string, Extent> located;
   const Locate locate = [&](const pickle::Storage& storage) {
     const auto [found, fresh] = located.try_emplace(storage.key);
     if (fresh) {
@@ -299,7 +305,9 @@ TorchFile parse_archive(std::string_view file, const std::string& key) {
   if (module != nullptr) {
     result.format = "TorchScript archive";
     require(key.empty(), "a TorchScript archive has no keys to choose from, such as '{}'", key);
-    place_all(result, script_state(*module, host, archive, root, budget), host, locate, file.size(), budget);
+    const Found found = script_state(*module, host, archive, root, budget);
+    if (found.empty()) throw Malformed{"its module has no parameters or buffers", "save one that has"};
+    place_all(result, found, host, locate, file.size(), budget);
   } else {
     result.format = "PyTorch archive";
     Unwrapper unwrapper(host, budget);
@@ -312,8 +320,7 @@ TorchFile parse_archive(std::string_view file, const std::string& key) {
 
 // Five pickles (a magic number, the protocol, the writer's machine, the object, the storages' keys), then the
 // storages in the order of the keys, each behind its number of elements.
-TorchFile parse_stream(std::string_view file, const std::string& key) {
-  MemoryBudget budget(file.size());
+TorchFile parse_stream(std::string_view file, const std::string& key, MemoryBudget& budget) {
   pickle::Heap heap(budget);
   TorchHost host;
   Cursor cursor(file);
@@ -338,12 +345,12 @@ TorchFile parse_stream(std::string_view file, const std::string& key) {
   require(list != nullptr, "byte {}: expected the list of storages, found {}", cursor.position(),
           pickle::describe(keys));
 
-  std::unordered_map<std::string_view, const pickle::Storage*> storages;
+  std::map<std::string_view, const pickle::Storage*> storages;
   for (const auto& storage : host.storages()) {
     budget.charge(64);
     storages.emplace(storage.key, &storage);
   }
-  std::unordered_map<std::string_view, Extent> extents;
+  std::map<std::string_view, Extent> extents;
   for (const Value& each : (*list)->items) {
     const auto* name = std::get_if<Text>(&each);
     require(name != nullptr && storages.contains(name->view),
@@ -389,8 +396,13 @@ bool is_pickle(std::string_view file) {
 bool looks_like_torch_file(std::string_view file) { return is_zip(file) || is_pickle(file); }
 
 TorchFile parse_torch_file(std::string_view file, const std::string& key) {
+  MemoryBudget budget(file.size());
+  return parse_torch_file(file, key, budget);
+}
+
+TorchFile parse_torch_file(std::string_view file, const std::string& key, MemoryBudget& budget) {
   require(looks_like_torch_file(file), "expected a zip archive or a pickle, as torch.save writes");
-  return is_zip(file) ? parse_archive(file, key) : parse_stream(file, key);
+  return is_zip(file) ? parse_archive(file, key, budget) : parse_stream(file, key, budget);
 }
 
 }  // namespace tpgm

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "tpgm/io/file.h"
-#include "tpgm/io/mapped_tensor.h"
+#include "tpgm/io/tensor_entry.h"
 
 namespace tpgm {
+
+class MemoryBudget;
 
 /// What is in the file, once it is parsed.
 struct TorchFile {
@@ -30,5 +32,7 @@ bool looks_like_torch_file(std::string_view file);
 ///
 /// Throws Malformed on anything but tensors, parameters, plain containers and a few inert records, by name.
 TorchFile parse_torch_file(std::string_view file, const std::string& key = "");
+/// The same, within a budget that other files of the checkpoint use as well.
+TorchFile parse_torch_file(std::string_view file, const std::string& key, MemoryBudget& budget);
 
 }  // namespace tpgm

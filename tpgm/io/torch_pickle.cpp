@@ -12,6 +12,7 @@ namespace {
 enum Tag { kNothing, kStorage, kTensor, kScript };
 
 constexpr size_t kMaxRank = 64;
+constexpr size_t kMaxKey = 1024;  // bytes of a storage's key, which is a number in files of PyTorch's
 
 struct NamedType {
   std::string_view name;
@@ -155,6 +156,7 @@ const T& expect(const Sequence& arguments, size_t index, const char* what, size_
 }
 
 std::vector<int64_t> integers(const Sequence& sequence, const char* what, size_t offset) {
+  require(sequence.kind == Sequence::Kind::kTuple, "byte {}: expected a tuple of {}", offset, what);
   require(sequence.items.size() <= kMaxRank, "byte {}: expected a tensor's {}, at most {}, not {}", offset,
           what, kMaxRank, sequence.items.size());
   std::vector<int64_t> result;
@@ -205,8 +207,8 @@ Value TorchHost::call(Heap& heap, const Global& function, const Sequence& argume
     if (arguments.items.empty() || !std::holds_alternative<Sequence*>(arguments.items.back())) return result;
     for (const Value& pair : std::get<Sequence*>(arguments.items.back())->items) {  // Python 2's way
       auto* const* item = std::get_if<Sequence*>(&pair);
-      require(item != nullptr && (*item)->items.size() == 2, "byte {}: expected pairs of key and value",
-              offset);
+      require(item != nullptr, "byte {}: expected pairs of key and value", offset);
+      if ((*item)->items.size() != 2) continue;  // a number, which lists have dropped
       heap.budget().charge(4 * sizeof(Value));
       result->items.emplace_back((*item)->items[0], (*item)->items[1]);
     }
@@ -269,8 +271,10 @@ Value TorchHost::persistent(Heap& heap, const Value& id, size_t offset) {
   const auto* named = expect<Global*>(**tuple, 1, "a storage's type", offset);
   const auto type = storage_type(*named);
   require(type.has_value(), "byte {}: expected a storage's type, not '{}'", offset, printable(named->full()));
-  Storage storage{*type, std::string(expect<Text>(**tuple, 2, "a storage's key", offset).view),
-                  expect<int64_t>(**tuple, 4, "a storage's size", offset)};
+  const auto key = expect<Text>(**tuple, 2, "a storage's key", offset).view;
+  require(key.size() <= kMaxKey, "byte {}: expected a storage's key of at most {} bytes, not {}", offset,
+          kMaxKey, key.size());
+  Storage storage{*type, std::string(key), expect<int64_t>(**tuple, 4, "a storage's size", offset)};
   require(storage.numel >= 0, "byte {}: expected a storage's size, not {}", offset, storage.numel);
   if ((*tuple)->items.size() > 5) {
     if (auto* const* view = std::get_if<Sequence*>(&(*tuple)->items[5])) {

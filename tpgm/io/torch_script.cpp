@@ -5,6 +5,7 @@ namespace tpgm {
 namespace {
 
 constexpr size_t kMaxSource = size_t{8} << 20;
+constexpr size_t kMaxName = 4096;
 constexpr size_t kMaxDepth = 100;
 constexpr size_t kMaxVisits = 1'000'000;
 
@@ -15,7 +16,7 @@ struct ScriptClass {
 
 // Source text as LibTorch prints it: "class Linear(Module):", then "  __parameters__ = ["weight", ]" and the
 // same for __buffers__.
-std::unordered_map<std::string, ScriptClass> classes_in(std::string_view source) {
+std::unordered_map<std::string, ScriptClass> classes_in(std::string_view source, MemoryBudget& budget) {
   std::unordered_map<std::string, ScriptClass> classes;
   ScriptClass* current = nullptr;
   while (!source.empty()) {
@@ -23,6 +24,7 @@ std::unordered_map<std::string, ScriptClass> classes_in(std::string_view source)
     std::string_view line = source.substr(0, end);
     source.remove_prefix(std::min(end + 1, source.size()));
     if (line.starts_with("class ")) {
+      budget.charge(line.size() + 160);
       const size_t open = line.find('(');
       current = &classes[std::string(line.substr(6, open == std::string_view::npos ? open : open - 6))];
       current->is_module = line.find("(Module)") != std::string_view::npos;
@@ -31,6 +33,7 @@ std::unordered_map<std::string, ScriptClass> classes_in(std::string_view source)
       for (size_t quote = line.find('"'); quote != std::string_view::npos; quote = line.find('"', quote)) {
         const size_t close = line.find('"', quote + 1);
         if (close == std::string_view::npos) break;
+        budget.charge(close - quote + 96);
         current->state.emplace(line.substr(quote + 1, close - quote - 1));
         quote = close + 1;
       }
@@ -46,24 +49,29 @@ class Walker {
       : host_(host), archive_(archive), code_(root + "/code/"), budget_(budget) {}
 
   // Parameters and buffers of a module come before those of its submodules, as in Python.
-  void walk(const pickle::Object& module, const std::string& prefix, size_t depth) {
+  void walk(const pickle::Object& module, size_t depth) {
     require(depth < kMaxDepth, "its modules are nested more than {} deep", kMaxDepth);
     if (module.state == nullptr) return;
+    // A module may be there under many names, and its own children too.
+    visits_ += module.state->items.size();
+    require(visits_ < kMaxVisits, "it has more than {} modules and attributes", kMaxVisits);
     const ScriptClass& type = class_of(module.type);
     for (const auto& [key, value] : module.state->items) {
       const auto* name = std::get_if<pickle::Text>(&key);
       const auto* tensor = host_.tensor(value);
       if (name == nullptr || tensor == nullptr || !type.state.contains(name->view)) continue;
-      budget_.charge(prefix.size() + name->view.size() + 256);
-      found.emplace_back(prefix + std::string(name->view), tensor);
+      budget_.charge(prefix_.size() + name->view.size() + 256);
+      found.emplace_back(prefix_ + std::string(name->view), tensor);
     }
     for (const auto& [key, value] : module.state->items) {
       const auto* name = std::get_if<pickle::Text>(&key);
       const auto* child = host_.script_object(value);
       if (name == nullptr || child == nullptr || !class_of(child->type).is_module) continue;
-      // A module may be there under many names, and its own children too.
-      require(++visits_ < kMaxVisits, "it has more than {} modules", kMaxVisits);
-      walk(*child, prefix + std::string(name->view) + ".", depth + 1);
+      budget_.charge(2 * name->view.size());
+      const size_t end = prefix_.size();
+      prefix_.append(name->view) += '.';
+      walk(*child, depth + 1);
+      prefix_.resize(end);
     }
   }
 
@@ -72,6 +80,9 @@ class Walker {
  private:
   // "__torch__.torch.nn.modules.conv.Conv2d" is in code/__torch__/torch/nn/modules/conv.py.
   const ScriptClass& class_of(const pickle::Global& type) {
+    // It is looked up for every attribute.
+    require(type.module.size() + type.name.size() <= kMaxName, "a class's name has more than {} bytes",
+            kMaxName);
     auto [file, fresh] = files_.try_emplace(type.module);
     if (fresh) {
       std::string path = type.module;
@@ -81,7 +92,7 @@ class Walker {
       if (archive_.contains(path)) {
         const std::string source = archive_.text(path, kMaxSource);
         budget_.charge(source.size());
-        file->second = classes_in(source);
+        file->second = classes_in(source, budget_);
       }
     }
     const auto found_class = file->second.find(type.name);
@@ -94,6 +105,7 @@ class Walker {
   const ZipArchive& archive_;
   std::string code_;
   MemoryBudget& budget_;
+  std::string prefix_;  // one for all depths: their sum could be large
   size_t visits_ = 0;
   std::unordered_map<std::string, std::unordered_map<std::string, ScriptClass>> files_;
 };
@@ -106,7 +118,7 @@ std::vector<std::pair<std::string, const pickle::StoredTensor*>> script_state(co
                                                                               const std::string& root,
                                                                               MemoryBudget& budget) {
   Walker walker(host, archive, root, budget);
-  walker.walk(module, "", 0);
+  walker.walk(module, 0);
   return std::move(walker.found);
 }
 

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace tpgm {
@@ -32,19 +34,25 @@ void require(bool condition, fmt::format_string<Args...> reason, Args&&... args)
 /// and kept to one line.
 [[noreturn]] void refuse(const char* call, const std::filesystem::path& path, const Malformed& malformed);
 
-/// `text` for an error message: on one line, at most `limit` bytes.
+inline constexpr size_t kMaxPath = 4096;  ///< bytes of a path in a message, as many as it may have
+
+/// `text` for an error message: on one line, at most `limit` bytes. Whatever is no UTF-8, controls a terminal
+/// or turns the direction of text becomes question marks.
 std::string printable(std::string_view text, size_t limit = 120);
 
 /// Throws Malformed unless `text`, found at byte `base` of its file, can be given to the JSON parser: it
-/// begins with '{', has no NUL (to the parser the end of its input) and no string of more than 8 MiB (which
-/// the parser holds more than once).
+/// begins with '{', has no NUL (to the parser the end of its input), no string of more than 4 MiB and no more
+/// than 1 MiB of anything else at a stretch (which the parser holds, several times when it reports an error).
 void check_json_text(std::string_view text, size_t base);
 
-/// Keeps what is built from a file within the size of the file + 48 MiB, so that a few bytes cannot ask for
-/// gigabytes. Parsers charge it before they allocate.
+/// Keeps what is read and built from a file within the size of the file + 48 MiB, so that a few bytes cannot
+/// ask for gigabytes. Parsers charge it before they allocate, and for the bytes of the file that they look
+/// at.
 class MemoryBudget {
  public:
   explicit MemoryBudget(size_t file_size) : left_(file_size + (size_t{48} << 20)) {}
+  /// Another file belongs to the same checkpoint.
+  void add_file(size_t file_size) { left_ += file_size; }
   void charge(size_t bytes) {
     require(bytes <= left_, "its description takes more memory than a file of this size may need");
     left_ -= bytes;
@@ -52,6 +60,23 @@ class MemoryBudget {
 
  private:
   size_t left_;
+};
+
+/// Throws Malformed when the names in a file crowd into one bucket of a hash table. Only names that are made
+/// for it do, and each would take as long to look up as all before it. To be told every name before it goes
+/// into a table whose hash is std::hash.
+class NameGuard {
+ public:
+  void add(std::string_view name) {
+    constexpr size_t kMostInBucket = 100;  // of a million names at random, about 10
+    const size_t hash = std::hash<std::string_view>()(name);
+    hashes_.insert(hash);
+    require(hashes_.bucket_size(hashes_.bucket(hash)) <= kMostInBucket,
+            "its names are made to slow down whoever looks them up");
+  }
+
+ private:
+  std::unordered_multiset<size_t> hashes_;  // grows as a table of the names does, and has the same buckets
 };
 
 /// Reads little-endian numbers and runs of bytes, never past the end.

@@ -15,7 +15,7 @@ constexpr uint32_t kCentralHeader = 0x02014b50;
 constexpr uint32_t kEnd = 0x06054b50;
 constexpr uint32_t kEnd64 = 0x06064b50;
 constexpr uint32_t kEnd64Locator = 0x07064b50;
-constexpr size_t kEndSize = 22, kLocatorSize = 20, kEnd64Size = 56, kLocalSize = 30, kMaxComment = 0xffff;
+constexpr size_t kEndSize = 22, kLocatorSize = 20, kLocalSize = 30, kMaxComment = 0xffff;
 constexpr uint16_t kZip64Field = 1;
 constexpr uint16_t kStored = 0, kDeflated = 8;
 constexpr uint16_t kEncrypted = 1;
@@ -104,9 +104,10 @@ void read_zip64(std::string_view extra, size_t position, uint64_t& inflated, uin
 ZipArchive::ZipArchive(std::string_view file, MemoryBudget& budget) : file_(file) {
   const Directory directory = read_directory(file);
   Cursor cursor(file.substr(directory.offset, directory.size), directory.offset);
+  NameGuard names;
   std::vector<std::pair<size_t, size_t>> extents;  // of the records, as far as the directory tells
   for (uint64_t i = 0; i < directory.records; ++i) {
-    budget.charge(160);
+    budget.charge(256);
     const size_t at = cursor.position();
     expect(cursor, kCentralHeader, "a directory entry");
     cursor.take(4, "a directory entry");
@@ -136,6 +137,7 @@ ZipArchive::ZipArchive(std::string_view file, MemoryBudget& budget) : file_(file
                 size <= directory.offset - header - least,
             "byte {}: record '{}' ({} bytes at byte {}) does not lie before the directory at byte {}", at,
             shown, size, header, directory.offset);
+    names.add(name);
     require(records_.emplace(name, ZipRecord{header, size, inflated, method == kDeflated}).second,
             "byte {}: record '{}' is there twice", at, shown);
     extents.emplace_back(header, header + least + size);

@@ -1,0 +1,216 @@
+#include "benchmarks/io.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/rand.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "tpgm/checkpoints/compare.h"
+#include "tpgm/checkpoints/merge.h"
+#include "tpgm/io/safetensors_writer.h"
+
+namespace tpgm::benchmarks {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kPiece = size_t{1} << 20;
+
+double seconds(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// Shaped like the blocks of a large transformer.
+std::int64_t make_checkpoint(const fs::path& path, double gigabytes) {
+  std::vector<TensorSpec> specs;
+  double bytes = 0;
+  for (int block = 0; bytes < gigabytes * 1e9; ++block) {
+    for (const auto& [name, rows, cols] :
+         {std::tuple{"attn.in_proj.weight", 3072, 1024}, std::tuple{"attn.out_proj.weight", 1024, 1024},
+          std::tuple{"mlp.c_fc.weight", 4096, 1024}, std::tuple{"mlp.c_proj.weight", 1024, 4096}}) {
+      specs.push_back({fmt::format("blocks.{}.{}", block, name), at::kFloat, {rows, cols}});
+      bytes += 4.0 * rows * cols;
+    }
+  }
+  SafetensorsWriter writer(path, specs, {}, 0, "bench io");
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const at::Tensor tensor = at::rand(specs[i].shape);
+    writer.write(i, 0, tensor.const_data_ptr(), tensor.nbytes());
+  }
+  writer.commit();
+  return static_cast<std::int64_t>(specs.size());
+}
+
+// Into the page cache.
+void warm(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::vector<char> buffer(kPiece);
+  while (stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
+  }
+}
+
+// Takes pages for as many bytes and gives them back. A virtual machine may have to get memory from its host
+// first, which takes longer than anything measured here; this way nobody's turn pays for it.
+void take_pages(const fs::path& folder, double bytes) {
+  if (bytes > 6e9) return;  // more than most machines have free
+  std::ofstream stream(folder / "pages", std::ios::binary);
+  const std::vector<char> piece(kPiece, 1);
+  for (double done = 0; done < bytes; done += kPiece) stream.write(piece.data(), kPiece);
+  stream.close();
+  fs::remove(folder / "pages");
+}
+
+void check(bool ok, const char* what) {
+  TORCH_CHECK(ok, "[bench io] cannot ", what, " a file of the benchmark");
+}
+
+// What any program has to do that reads two files and writes one.
+void copy(const fs::path& a, const fs::path& b, const fs::path& out, int threads, bool early) {
+  const int from_a = ::open(a.c_str(), O_RDONLY), from_b = ::open(b.c_str(), O_RDONLY);
+  const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  check(from_a >= 0 && from_b >= 0 && to >= 0, "open");
+  const size_t size = fs::file_size(a);
+  std::atomic<size_t> next{0};
+  std::atomic<bool> ok{true};
+  const auto work = [&] {
+    std::vector<char> x(kPiece), y(kPiece);
+    for (size_t at = next.fetch_add(kPiece); at < size; at = next.fetch_add(kPiece)) {
+      const size_t count = std::min(kPiece, size - at);
+      const auto offset = static_cast<off_t>(at);
+      const auto expected = static_cast<ssize_t>(count);
+      if (::pread(from_a, x.data(), count, offset) != expected ||
+          ::pread(from_b, y.data(), count, offset) != expected ||
+          ::pwrite(to, y.data(), count, offset) != expected) {
+        ok = false;
+      }
+      if (early) ::sync_file_range(to, offset, static_cast<off_t>(count), SYNC_FILE_RANGE_WRITE);
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int i = 1; i < threads; ++i) pool.emplace_back(work);
+  work();
+  for (auto& thread : pool) thread.join();
+  check(ok && ::fsync(to) == 0, "copy");
+  ::close(from_a), ::close(from_b), ::close(to);
+}
+
+double resident_mib() {  // anonymous and shared memory; not the pages of mapped files
+  std::ifstream status("/proc/self/status");
+  double kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:"))
+      kib += std::stod(line.substr(line.find(':') + 1));
+  }
+  return kib / 1024;
+}
+
+double peak_mib(const std::function<void()>& work) {
+  const double before = resident_mib();
+  std::atomic<bool> done{false};
+  double peak = before;
+  std::thread watcher([&] {
+    while (!done) {
+      peak = std::max(peak, resident_mib());
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  work();
+  done = true;
+  watcher.join();
+  return peak - before;
+}
+
+struct Files {
+  fs::path folder;
+  explicit Files(const fs::path& parent) : folder(parent / fmt::format("tpgm-bench-io-{}", ::getpid())) {
+    fs::create_directories(folder);
+  }
+  ~Files() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+};
+
+void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, const fs::path& out,
+                IoReport& report) {
+  std::vector<double> inner, process;
+  for (std::int64_t i = 0; i < options.repeats; ++i) {
+    fs::remove(out);
+    ::sync();
+    warm(a), warm(b);
+    take_pages(out.parent_path(), 2.2e9 * report.gigabytes);
+    std::string said(256, '\0');
+    process.push_back(seconds([&] {
+      const std::string command = fmt::format("'{}' '{}' '{}' '{}' '{}'", options.python,
+                                              options.rival.string(), a.string(), b.string(), out.string());
+      FILE* pipe = ::popen(command.c_str(), "r");
+      check(pipe != nullptr, "run Python on");
+      said.resize(::fread(said.data(), 1, said.size(), pipe));
+      TORCH_CHECK(::pclose(pipe) == 0, "[bench io] --python: '", options.python, "' could not run ",
+                  options.rival.string(), "; it takes torch and safetensors");
+    }));
+    inner.push_back(std::stod(said));
+  }
+  report.python = median(inner);
+  report.python_process = median(process);
+}
+
+}  // namespace
+
+IoReport measure_io(const IoOptions& options) {
+  const Files files(options.folder);
+  const fs::path a = files.folder / "a.safetensors", b = files.folder / "b.safetensors",
+                 out = files.folder / "out.safetensors";
+  IoReport report;
+  report.tensors = make_checkpoint(a, options.gigabytes);
+  make_checkpoint(b, options.gigabytes);
+  report.gigabytes = static_cast<double>(fs::file_size(a)) / 1e9;
+
+  std::vector<double> copies, plain, merges, compares, opens;
+  for (std::int64_t i = -1; i < options.repeats; ++i) {
+    const auto measure = [&](std::vector<double>& into, const std::function<void()>& work) {
+      fs::remove(out);
+      ::sync();
+      warm(a), warm(b);
+      take_pages(files.folder, 1.1e9 * report.gigabytes);
+      const double time = seconds(work);
+      if (i >= 0) into.push_back(time);
+    };
+    measure(copies, [&] { copy(a, b, out, at::get_num_threads(), true); });
+    measure(plain, [&] { copy(a, b, out, 1, false); });
+    measure(merges, [&] {
+      const double peak =
+          peak_mib([&] { merge_checkpoints(Checkpoint(a), Checkpoint(b), {out}, MergeOptions()); });
+      report.merge_peak_mib = std::max(report.merge_peak_mib, peak);
+    });
+    measure(opens, [&] { Checkpoint{a}; });
+    measure(compares, [&] { compare_checkpoints(Checkpoint(a), Checkpoint(b)); });
+  }
+  report.copy = median(copies);
+  report.copy_plain = median(plain);
+  report.merge = median(merges);
+  report.open = median(opens);
+  report.compare = median(compares);
+  if (!options.python.empty()) run_python(options, a, b, out, report);
+  return report;
+}
+
+}  // namespace tpgm::benchmarks

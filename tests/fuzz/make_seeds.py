@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes the seeds in tests/fuzz/corpus: parts of the goldens, and files made by hand
+
+The goldens themselves are seeds as well (see run); they are not copied.
+"""
+import json
+import pickletools
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+GOLDENS = HERE.parent / "io" / "goldens"
+LARGEST = 1500  # bytes: libFuzzer mutates small seeds better, and large ones bring no new opcodes
+
+
+def write(target, name, data):
+    path = HERE / "corpus" / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def after_pickles(data, count):
+    """What follows the first `count` pickles."""
+    for _ in range(count):
+        end = next(at for opcode, _, at in pickletools.genops(data) if opcode.name == "STOP")
+        data = data[end + 1:]
+    return data
+
+
+def safetensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def zip64(name, data):
+    """One stored record whose sizes and offset stand in zip64 fields."""
+    beyond = 0xFFFFFFFF
+    crc = zlib.crc32(data)
+    local = struct.pack("<IHHHIIIIHH", 0x04034B50, 45, 0, 0, 0, crc, beyond, beyond, len(name), 20)
+    local += name + struct.pack("<HHQQ", 1, 16, len(data), len(data)) + data
+    central = struct.pack("<IHHHHIIIIHHHHHII", 0x02014B50, 45, 45, 0, 0, 0, crc, beyond, beyond, len(name),
+                          28, 0, 0, 0, 0, beyond)
+    central += name + struct.pack("<HHQQQ", 1, 24, len(data), len(data), 0)
+    end64 = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 1, 1, len(central), len(local))
+    locator = struct.pack("<IIQI", 0x07064B50, 0, len(local) + len(central), 1)
+    end = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, beyond, beyond, 0)
+    return local + central + end64 + locator + end
+
+
+def parts_of_goldens():
+    for path in sorted((GOLDENS / "torch").glob("*.pt")):
+        data = path.read_bytes()
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+                pickle = archive.read(name)
+                script = any(each.endswith("/constants.pkl") for each in archive.namelist())
+            if len(pickle) <= LARGEST:
+                write("pickle", path.stem, pickle)
+                write("torch_archive", path.stem, bytes([script]) + pickle)
+        elif path.stem.startswith("legacy_") and len(data) <= LARGEST:
+            write("torch_archive", path.stem, b"\2" + after_pickles(data, 3))
+
+
+def hand_made():
+    tensor = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+    bools = {"dtype": "BOOL", "shape": [2], "data_offsets": [8, 10], "extra": [{}]}
+    header = {"__metadata__": {"a": "b"}, "x": tensor, "y": bools}
+    write("safetensors", "metadata", safetensors(header, bytes(10)))
+    header = (b'{"u\\u00e9\\ud83d\\ude00":{"shape":[],"dtype":"F8_E4M3","data_offsets":[0,1]},'
+              b'"z":{"shape":[0,3],"dtype":"C64","data_offsets":[1,1]}}   ')
+    write("safetensors", "odd", safetensors(header, b"\1"))
+    write("shard_index", "two", b'{"metadata":{"total_size":1e3,"n":[null,true,-1]},'
+                                b'"weight_map":{"a.b":"m-1.safetensors","c":"m-2.safetensors"}}')
+    write("shard_index", "outside", b'{"weight_map":{"a":"../m"}}')
+    write("zip", "zip64", zip64(b"a/data.pkl", b"\x80\x02}."))
+    deflated = HERE / "corpus" / "zip" / "deflated"
+    with zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.comment = b"comment"
+        for name, text in {"a/code/__torch__.py": "class M(Module):\n" * 8, "a/version": "3\n"}.items():
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    # Every kind of opcode that no golden has: text ones, big integers, sets, OBJ and INST, NEWOBJ_EX.
+    write("pickle", "text", b"(lp0\nI01\naL-5L\naF1.5\naS'a'\nag0\na(dp1\nVk\nVv\ns.")
+    write("pickle", "odd", b"\x80\x05\x8f(\x8a\x02\xff\xff\x8b\x09\0\0\0" b"123456789\x90"
+                           b"N\x89C\x01x\x87B\x01\0\0\0y(ctypes\nSimpleNamespace\no}\x8c\x01kK\x01sb"
+                           b"(ipathlib\nPath\n\x8c\x08builtins\x8c\x03int\x93)}\x92\x942000(1.")
+    storage = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x10tQ"
+    view = b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + b"K\x01(K\x02K\x03t(K\x06K\x02t\x89}tR"
+    longest = b"\x8a\x08" + struct.pack("<q", 2**63 - 1)  # as a stride of a size of 1, where it means nothing
+    repeated = (b"ctorch._utils\n_rebuild_tensor_v3\n(" + storage + b"K\0(K\x04K\x01t(K\0" + longest +
+                b"t\x89}ctorch\nint16\ntR")
+    state = b"\x80\x02}(X\x05\0\0\0model}(U\x01w" + view + b"U\x01r" + repeated + b"uU\x01eK\x07u."
+    write("torch_archive", "views", b"\0" + state)
+    module = b"c__torch__\nM\n)\x81}(U\x01w" + view + b"U\x01cc__torch__.m\nL\n)\x81}(U\x01dh\0ubub"
+    inner = b"c__torch__.m\nM\n)\x81}U\x01b" + view + b"sbq\x000"
+    write("torch_archive", "script", b"\1\x80\x02" + inner + module + b".")
+    write("torch_archive", "stream", b"\2" + state + b"\x80\x02]U\x010a." + struct.pack("<Q", 16) + bytes(64))
+
+
+parts_of_goldens()
+hand_made()

@@ -1,0 +1,44 @@
+// Where the `tpgm` command begins. To load LibTorch takes a third of a second, however little is done with
+// it; what needs none of it (looking into one checkpoint) is done here, and everything else is handed to
+// tpgm-torch.
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "tools/command.h"
+#include "tools/inspect_one.h"
+
+namespace {
+
+// bin/tpgm and libexec/tpgm/tpgm-torch, in the build folder as well as installed.
+int hand_over(char** argv) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto other = self.parent_path().parent_path() / "libexec" / "tpgm" / "tpgm-torch";
+  ::execv(other.c_str(), argv);
+  fmt::print(stderr, "tpgm: cannot run its other half, '{}': {}; build or install it again\n", other.string(),
+             std::strerror(errno));
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3 || std::strcmp(argv[1], "inspect") != 0) return hand_over(argv);
+  tpgm::tools::InspectArguments args;
+  CLI::App app;
+  tpgm::tools::add_inspect_options(app, args);
+  try {
+    app.parse(argc - 1, argv + 1);
+  } catch (const CLI::ParseError&) {  // help, too
+    return hand_over(argv);
+  }
+  if (!args.b.empty()) return hand_over(argv);
+  return tpgm::tools::run("inspect", [&] { return tpgm::tools::inspect_one(args); });
+}

@@ -1,0 +1,27 @@
+// `tpgm inspect A`: what is in one checkpoint. Links no LibTorch: see front.cpp.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tpgm/io/checkpoint.h"
+
+namespace tpgm::tools {
+
+struct InspectArguments {
+  std::string a, b, key, sort = "file", plot;
+  std::vector<std::string> only, exclude;
+  bool json = false;
+};
+
+void add_inspect_options(CLI::App& app, InspectArguments& args);
+int inspect_one(const InspectArguments& args);
+
+/// Path, format, files, notes and metadata.
+nlohmann::ordered_json summary(const Checkpoint& checkpoint);
+/// Of a column that holds the names.
+size_t width_of(const std::vector<std::string>& names, size_t least);
+
+}  // namespace tpgm::tools

@@ -1,0 +1,33 @@
+// Names of tensors: what globs match, what was probably meant, which block a name belongs to. Needs no
+// tensors.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tpgm {
+
+/// True if the whole of `name` matches the shell pattern `glob` (`*` crosses dots: 'head.*' is all of the
+/// head).
+bool matches(const std::string& glob, const std::string& name);
+
+/// The one of `words` that `word` was most likely meant to be; empty if there are none.
+std::string nearest(const std::string& word, const std::vector<std::string>& words);
+
+/// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.
+/// `owner` is whose option it was, for the message.
+void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
+                 const std::vector<std::string>& names);
+
+/// True if one of the globs matches the name.
+bool matches_any(const std::vector<std::string>& globs, const std::string& name);
+
+/// True if `a` comes before `b` with runs of digits compared as numbers: "layer.2" before "layer.10".
+bool natural_less(const std::string& a, const std::string& b);
+
+/// The residual or transformer block a parameter belongs to, from its name: everything up to the first part
+/// that is a number ("layer1.0" of layer1.0.conv2.weight, "encoder.layers.3" of encoder.layers.3.mlp.0.bias)
+/// or ends in one after an underscore ("encoder_layer_3"); the module's own name where no part is.
+std::string block_name(const std::string& name);
+
+}  // namespace tpgm

@@ -1,0 +1,40 @@
+// Tensors of a checkpoint. Apart from the rest, so that a program that only looks at names links no LibTorch.
+#include <c10/util/Exception.h>
+
+#include "tpgm/io/checkpoint.h"
+#include "tpgm/io/mapped_tensor.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+
+at::Tensor Checkpoint::tensor(const std::string& name) const {
+  const Place& found = place(name);
+  try {
+    return tensor_at(mappings_[found.file], found.entry);
+  } catch (const Malformed& malformed) {
+    refuse(call_, path_,
+           {fmt::format("tensor '{}': {}", printable(name), malformed.reason), malformed.advice});
+  }
+}
+
+at::Tensor Checkpoint::slice(const std::string& name, int64_t begin, int64_t count) const {
+  const Place& found = place(name);
+  TORCH_CHECK(
+      begin >= 0 && count >= 0 && begin <= found.entry.numel() && count <= found.entry.numel() - begin, "[",
+      call_, "] elements ", begin, " to ", begin + count, " of '", name, "', which has ",
+      found.entry.numel());
+  try {
+    return slice_at(mappings_[found.file], found.entry, begin, count);
+  } catch (const Malformed& malformed) {
+    refuse(call_, path_,
+           {fmt::format("tensor '{}': {}", printable(name), malformed.reason), malformed.advice});
+  }
+}
+
+StateDict Checkpoint::tensors() const {
+  StateDict result("Tensor");
+  for (const auto& name : names_) result.insert(name, tensor(name));
+  return result;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,59 @@
+// safetensors as tensors: views of the map in one direction, a stream in the other.
+#include <c10/util/Exception.h>
+
+#include <utility>
+#include <vector>
+
+#include "tpgm/io/mapped_tensor.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path), file_(std::make_shared<MappedFile>(path, "SafetensorsFile")) {
+  try {
+    header_ = parse_safetensors(file_->bytes());
+  } catch (const Malformed& malformed) {
+    refuse("SafetensorsFile", path_, malformed);
+  }
+}
+
+at::Tensor SafetensorsFile::tensor(const std::string& name) const {
+  const TensorEntry* entry = header_.entries.find(name);
+  TORCH_CHECK(entry != nullptr, "[SafetensorsFile::tensor] '", path_.string(), "' has no tensor '", name,
+              "'; see entries() for the ", header_.entries.size(), " it has");
+  return tensor_at(file_, *entry);
+}
+
+StateDict SafetensorsFile::tensors() const {
+  StateDict result("Tensor");
+  for (const auto& item : header_.entries) result.insert(item.key(), tensor_at(file_, item.value()));
+  return result;
+}
+
+void save_safetensors(const StateDict& tensors, const std::filesystem::path& path, const Metadata& metadata) {
+  std::vector<TensorSpec> specs;
+  for (const auto& item : tensors) {
+    const at::Tensor& tensor = item.value();
+    const char* reason = !tensor.defined()       ? "is undefined"
+                         : tensor.is_quantized() ? "is quantized; dequantize() it first"
+                         : tensor.is_nested()    ? "is a nested tensor; save its parts"
+                         : tensor.layout() != at::kStrided
+                             ? "is sparse or of another layout; to_dense() it first"
+                         : tensor.is_meta() ? "is on the meta device and has no values"
+                                            : nullptr;
+    TORCH_CHECK(reason == nullptr, "[save_safetensors] cannot write '", path.string(), "': tensor '",
+                item.key(), "' ", reason);
+    specs.push_back({item.key(), tensor.scalar_type(), tensor.sizes().vec()});
+  }
+  SafetensorsWriter writer(path, specs, metadata, 0, "save_safetensors");
+  for (size_t i = 0; i < specs.size(); ++i) {
+    // A lazy conjugate or negation is only a flag on the tensor; its bytes do not show it.
+    const at::Tensor plain = tensors[i].value().detach().cpu().resolve_conj().resolve_neg().contiguous();
+    writer.write(i, 0, plain.const_data_ptr(), plain.nbytes());
+  }
+  writer.commit();
+}
+
+}  // namespace tpgm
