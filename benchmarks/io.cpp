@@ -11,8 +11,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tpgm/checkpoints/compare.h"
@@ -124,17 +128,16 @@ double resident_mib() {  // anonymous and shared memory; not the pages of mapped
 
 double peak_mib(const std::function<void()>& work) {
   const double before = resident_mib();
-  std::atomic<bool> done{false};
-  double peak = before;
-  std::thread watcher([&] {
-    while (!done) {
-      peak = std::max(peak, resident_mib());
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  });
-  work();
-  done = true;
-  watcher.join();
+  std::atomic<double> peak = before;
+  {
+    const std::jthread watcher([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        peak = std::max(peak.load(), resident_mib());
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+    work();
+  }
   return peak - before;
 }
 
@@ -184,7 +187,7 @@ IoReport measure_io(const IoOptions& options) {
   make_checkpoint(b, options.gigabytes);
   report.gigabytes = static_cast<double>(fs::file_size(a)) / 1e9;
 
-  std::vector<double> copies, plain, merges, compares, opens;
+  std::vector<double> copies, plain, merges, processes, compares, opens;
   for (std::int64_t i = -1; i < options.repeats; ++i) {
     const auto measure = [&](std::vector<double>& into, const std::function<void()>& work) {
       fs::remove(out);
@@ -201,12 +204,20 @@ IoReport measure_io(const IoOptions& options) {
           peak_mib([&] { merge_checkpoints(Checkpoint(a), Checkpoint(b), {out}, MergeOptions()); });
       report.merge_peak_mib = std::max(report.merge_peak_mib, peak);
     });
+    measure(processes, [&] {
+      const auto self = fs::read_symlink("/proc/self/exe");  // tpgm-torch, if it is `tpgm bench` that runs
+      check(std::system(fmt::format("'{}' wise '{}' '{}' -o '{}' > /dev/null", self.string(), a.string(),
+                                    b.string(), out.string())
+                            .c_str()) == 0,
+            "run tpgm wise on");
+    });
     measure(opens, [&] { Checkpoint{a}; });
     measure(compares, [&] { compare_checkpoints(Checkpoint(a), Checkpoint(b)); });
   }
   report.copy = median(copies);
   report.copy_plain = median(plain);
   report.merge = median(merges);
+  report.merge_process = median(processes);
   report.open = median(opens);
   report.compare = median(compares);
   if (!options.python.empty()) run_python(options, a, b, out, report);

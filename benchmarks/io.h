@@ -23,6 +23,7 @@ struct IoReport {
   double copy = 0;            ///< reads both files and writes one: all threads, write-back begun early
   double copy_plain = 0;      ///< the same in one thread: read, read, write
   double merge = 0;           ///< tpgm::merge_checkpoints, fingerprints included
+  double merge_process = 0;   ///< `tpgm wise`, the whole process
   double merge_peak_mib = 0;  ///< resident memory beyond mapped pages and beyond what there was before
   double compare = 0;         ///< tpgm::compare_checkpoints
   double open = 0;            ///< tpgm::Checkpoint

@@ -16,7 +16,8 @@ using Run = std::function<int()>;
 /// What an error says, without the name of the C++ call it starts with: "[load_weights] ...".
 std::string error_text(const c10::Error& error);
 
-/// Runs the command; turns exceptions into a line on stderr and the exit status 1.
+/// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
+/// exit status.
 int run(const char* name, const Run& command);
 
 struct Command {
@@ -24,6 +25,14 @@ struct Command {
   const char* summary;
   Run (*configure)(CLI::App& app);  // adds options that live as long as the Run
 };
+
+/// A mistake in the command line that only shows when the command runs: exit status 2.
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Prints to stderr. Never throws: it may be closed.
+void say(const std::string& text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.
 template <typename Parse>

@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Arguments {
   std::string input, output, key, dtype, shard_size;
   std::vector<std::string> renames, only, exclude;
+  bool keep_prefix = false;
 };
 
 int convert(const Arguments& args) {
@@ -24,22 +26,22 @@ int convert(const Arguments& args) {
   if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
   if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
   for (const auto& text : args.renames) options.renames().push_back(parse_pair(text));
-  const Checkpoint input(args.input, args.key);
+  Checkpoint input(args.input, args.key);
+  if (args.keep_prefix) input.restore_prefix();
   print_notes("convert", input);
 
-  std::filesystem::path output = args.output;
-  if (args.output.ends_with('/')) std::filesystem::create_directories(output);
-  if (std::filesystem::is_directory(output)) output /= "model.safetensors";
+  const std::filesystem::path output = args.output;
+  const bool folder = args.output.ends_with('/') || is_folder(output);
   Converted result;
-  {
+  const auto convert_all = [&] {
     Progress progress("tpgm convert", bytes_of(input));
-    result = convert_checkpoint(input, output, options, progress.callback());
-  }
+    result = convert_checkpoint(input, folder ? output / "model.safetensors" : output, options,
+                                progress.callback());
+  };
+  folder ? with_folder(output, convert_all) : convert_all();
   if (!result.overflowed.empty()) {
-    fmt::print(stderr,
-               "tpgm convert: in {} tensors finite values became infinite or NaN as {}, first in '{}'; bf16 "
-               "has the range of fp32\n",
-               result.overflowed.size(), args.dtype, result.overflowed.front());
+    say(fmt::format("tpgm convert: in {} tensors values are beyond the range of {}, first in '{}'\n",
+                    result.overflowed.size(), args.dtype, printable(result.overflowed.front())));
   }
   for (const auto& file : result.files) fmt::print("{}\n", file.string());
   fmt::print("{} tensors, {}, from {}\n", result.tensors, bytes_text(result.bytes), input.format());
@@ -59,17 +61,23 @@ Run configure_convert(CLI::App& app) {
          "Type for floating-point tensors: fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2; default: as they are")
       ->check(parses([](const std::string& text) { parse_dtype(text); }));
   app.add_option("--rename", args->renames,
-                 "FROM=TO: rename tensors; a * on the right is what the * on the left stood for; may be "
+                 "FROM=TO: rename tensors; a * on the right is what the * on the "
+                 "left stood for; may be "
                  "repeated, in order")
+      ->allow_extra_args(false)
       ->check(parses(parse_pair));
   app.add_option("--only", args->only,
-                 "GLOB: tensors to keep, before renaming; may be repeated; default: all");
-  app.add_option("--exclude", args->exclude, "GLOB: tensors to leave out, before renaming; may be repeated");
+                 "GLOB: tensors to keep, before renaming; may be repeated; default: all")
+      ->allow_extra_args(false);
+  app.add_option("--exclude", args->exclude, "GLOB: tensors to leave out, before renaming; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("--shard-size", args->shard_size,
                  "Write files of at most this size (5GB) and an index; default: one file")
       ->check(parses(parse_bytes));
+  app.add_flag("--keep-prefix", args->keep_prefix,
+               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
   return [args] { return convert(*args); };
 }
 

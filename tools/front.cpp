@@ -20,10 +20,14 @@ namespace {
 int hand_over(char** argv) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    tpgm::tools::say(fmt::format("tpgm: cannot find itself, /proc/self/exe: {}\n", error.message()));
+    return 1;
+  }
   const auto other = self.parent_path().parent_path() / "libexec" / "tpgm" / "tpgm-torch";
   ::execv(other.c_str(), argv);
-  fmt::print(stderr, "tpgm: cannot run its other half, '{}': {}; build or install it again\n", other.string(),
-             std::strerror(errno));
+  tpgm::tools::say(fmt::format("tpgm: cannot run its other half, '{}': {}; build or install it again\n",
+                               other.string(), std::strerror(errno)));
   return 1;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,12 +15,15 @@
 #include "tpgm/checkpoints/compare.h"
 #include "tpgm/core/names.h"
 #include "tpgm/io/file.h"
+#include "tpgm/io/untrusted.h"
 #include "tpgm/report/plot.h"
 
 namespace tpgm::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxName = 1000;
 
 void sort_tensors(const std::string& by, std::vector<TensorDistance>& tensors) {
   if (by == "file") return;
@@ -28,7 +33,10 @@ void sort_tensors(const std::string& by, std::vector<TensorDistance>& tensors) {
                          : by == "relative" ? tensor.relative
                          : by == "cosine"   ? -tensor.cosine
                                             : static_cast<double>(tensor.numel);
-    return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+    // What is not a number is as far away as can be; an angle that does not exist is not.
+    if (!std::isnan(value)) return value;
+    return by == "cosine" ? -std::numeric_limits<double>::infinity()
+                          : std::numeric_limits<double>::infinity();
   };
   std::stable_sort(tensors.begin(), tensors.end(), [&](const TensorDistance& x, const TensorDistance& y) {
     return by == "name" ? natural_less(x.name, y.name) : key(x) > key(y);
@@ -67,6 +75,13 @@ void print_two_as_json(const Checkpoint& a, const Checkpoint& b, const Compariso
   fmt::print("{}\n", result.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+void print_list(const char* what, const std::vector<std::string>& lines) {
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < std::min(lines.size(), kShown); ++i)
+    fmt::print("{}  {}\n", what, printable(lines[i], kMaxName));
+  if (lines.size() > kShown) fmt::print("{}  and {} more (--json lists them)\n", what, lines.size() - kShown);
+}
+
 void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& comparison) {
   std::vector<std::string> names, block_names{"all parameters"};
   for (const auto& each : comparison.tensors) names.push_back(each.name);
@@ -79,10 +94,12 @@ void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& compa
   for (const auto& each : comparison.tensors) {
     unchanged += each.unchanged ? 1 : 0;
     if (each.unchanged) {
-      fmt::print("{:<{}}  {:<18}  {:>10}\n", each.name, width, shape_text(each.shape), "unchanged");
+      fmt::print("{:<{}}  {:<18}  {:>10}\n", printable(each.name, kMaxName), width, shape_text(each.shape),
+                 "unchanged");
     } else {
-      fmt::print("{:<{}}  {:<18}  {:>10.4g}  {:>10.4g}  {:>9.3g}  {:>8.5f}\n", each.name, width,
-                 shape_text(each.shape), each.l2, each.mars, each.relative, each.cosine);
+      fmt::print("{:<{}}  {:<18}  {:>10.4g}  {:>10.4g}  {:>9.3g}  {:>8}\n", printable(each.name, kMaxName),
+                 width, shape_text(each.shape), each.l2, each.mars, each.relative,
+                 std::isnan(each.cosine) ? "–" : fmt::format("{:.5f}", each.cosine));
     }
   }
   fmt::print("\n{:<{}}  {:>7}  {:>14}  {:>10}  {:>10}  {:>10}  {:>9}\n", "block", width, "tensors",
@@ -91,41 +108,54 @@ void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& compa
     fmt::print("{:<{}}  {:>7}  {:>14}  {:>10.4g}  {:>10.4g}  {:>10.4g}  {:>9.3g}\n", name, width,
                each.tensors, grouped(each.numel), each.l2, each.mean_l2, each.mars, each.relative);
   };
-  for (const auto& each : comparison.blocks) print_block(each.name, each);
+  for (const auto& each : comparison.blocks) print_block(printable(each.name, kMaxName), each);
   print_block("all parameters", comparison.all);
 
   fmt::print("\nA  {}: {}\nB  {}: {}\n{} tensors in both, {} of them unchanged\n", a.path().string(),
              a.format(), b.path().string(), b.format(),
              grouped(static_cast<int64_t>(comparison.tensors.size())),
              grouped(static_cast<int64_t>(unchanged)));
+  std::vector<std::string> reshaped;
   for (const auto& each : comparison.reshaped) {
-    fmt::print("reshaped   {}  {} in A, {} in B\n", each.name, shape_text(each.a), shape_text(each.b));
+    reshaped.push_back(fmt::format("{}  {} in A, {} in B", printable(each.name, kMaxName), shape_text(each.a),
+                                   shape_text(each.b)));
   }
-  for (const auto& name : comparison.only_a) fmt::print("only in A  {}\n", name);
-  for (const auto& name : comparison.only_b) fmt::print("only in B  {}\n", name);
+  print_list("reshaped ", reshaped);
+  print_list("only in A", comparison.only_a);
+  print_list("only in B", comparison.only_b);
 }
 
-void write_plot(const Comparison& comparison, const std::string& path) {
-  Series series{"mean over the tensors of a block", {}, {}, {}};
+std::string plot_of(const Comparison& comparison) {
+  Series series{"tensors of a block", {}, {}, {}};
   for (size_t i = 0; i < comparison.blocks.size(); ++i) {
+    TORCH_CHECK(std::isfinite(comparison.blocks[i].mean_l2), "[inspect] --plot: the distance of block '",
+                printable(comparison.blocks[i].name), "' is not finite; leave it out with --exclude");
     series.x.push_back(static_cast<double>(i));
     series.y.push_back(comparison.blocks[i].mean_l2);
   }
   TORCH_CHECK(series.x.size() > 1, "[inspect] --plot: the checkpoints have ", series.x.size(),
               " block in common; a plot takes two");
-  const auto svg = to_svg({.title = "Distance from the pre-trained weights by depth",
-                           .x_label = fmt::format("block, from {} to {}", comparison.blocks.front().name,
-                                                  comparison.blocks.back().name),
-                           .y_label = "‖Δ‖₂",
-                           .series = {series}});
-  AtomicFile file(path, "inspect");
-  file.write(svg.data(), svg.size());
-  file.commit();
+  return to_svg({.title = "Distance from the pre-trained weights by depth",
+                 .x_label = fmt::format("block, from {} to {}", printable(comparison.blocks.front().name, 60),
+                                        printable(comparison.blocks.back().name, 60)),
+                 .y_label = "mean ‖Δ‖₂",
+                 .series = {series}});
 }
 
 int inspect(const InspectArguments& args) {
   if (args.b.empty()) return inspect_one(args);
-  const Checkpoint a(args.a, args.key), b(args.b, args.key);
+  Checkpoint a(args.a, args.key), b(args.b, args.key);
+  if (args.keep_prefix) {
+    a.restore_prefix();
+    b.restore_prefix();
+  }
+  std::unique_ptr<AtomicFile> plot;
+  if (!args.plot.empty()) {
+    if (std::filesystem::path(args.plot).extension() != ".svg") {
+      throw UsageError(fmt::format("--plot draws SVG: name it *.svg, not '{}'", args.plot));
+    }
+    plot = std::make_unique<AtomicFile>(args.plot, "inspect");
+  }
   if (!args.json) {
     print_notes("inspect", a);
     print_notes("inspect", b);
@@ -135,9 +165,13 @@ int inspect(const InspectArguments& args) {
     Progress progress("tpgm inspect", bytes_of(a) + bytes_of(b));
     comparison = compare_checkpoints(a, b, args.only, args.exclude, progress.callback());
   }
+  const std::string svg = plot ? plot_of(comparison) : "";
   sort_tensors(args.sort, comparison.tensors);
   args.json ? print_two_as_json(a, b, comparison) : print_two(a, b, comparison);
-  if (!args.plot.empty()) write_plot(comparison, args.plot);
+  if (plot) {
+    plot->write(svg.data(), svg.size());
+    plot->commit();
+  }
   return 0;
 }
 

@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <map>
 
+#include "tools/command.h"
 #include "tools/text.h"
 #include "tpgm/core/names.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxName = 1000;
 
 bool wanted(const InspectArguments& args, const std::string& name) {
   return (args.only.empty() || matches_any(args.only, name)) && !matches_any(args.exclude, name);
@@ -75,8 +79,9 @@ void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& nam
              "size");
   for (const auto& name : names) {
     const auto& entry = checkpoint.entry(name);
-    fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", name, width, dtype_text(entry.dtype),
-               shape_text(entry.shape), grouped(entry.numel()), bytes_text(entry.nbytes()));
+    fmt::print("{:<{}}  {:<8}  {:<22}  {:>14}  {:>9}\n", printable(name, kMaxName), width,
+               dtype_text(entry.dtype), shape_text(entry.shape), grouped(entry.numel()),
+               bytes_text(entry.nbytes()));
   }
   const Totals totals = totals_of(checkpoint, names);
   std::string types;
@@ -87,7 +92,8 @@ void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& nam
              checkpoint.format(), grouped(static_cast<int64_t>(names.size())), grouped(totals.parameters),
              types, bytes_text(totals.bytes));
   if (!checkpoint.metadata().empty()) fmt::print("metadata\n");
-  for (const auto& [key, value] : checkpoint.metadata()) fmt::print("  {}: {}\n", key, value);
+  for (const auto& [key, value] : checkpoint.metadata())
+    fmt::print("  {}: {}\n", printable(key, kMaxName), printable(value, 1 << 16));
 }
 
 }  // namespace
@@ -110,11 +116,14 @@ size_t width_of(const std::vector<std::string>& names, size_t least) {
 }
 
 int inspect_one(const InspectArguments& args) {
-  const Checkpoint checkpoint(args.a, args.key);
+  if (args.sort != "file" && args.sort != "name" && args.sort != "size") {
+    throw UsageError(
+        fmt::format("--sort {} takes two checkpoints; one is sorted by file, name or size", args.sort));
+  }
+  if (!args.plot.empty()) throw UsageError("--plot draws distances and takes two checkpoints");
+  Checkpoint checkpoint(args.a, args.key);
+  if (args.keep_prefix) checkpoint.restore_prefix();
   if (!args.json) print_notes("inspect", checkpoint);
-  TORCH_CHECK(args.sort == "file" || args.sort == "name" || args.sort == "size", "[inspect] --sort ",
-              args.sort, " takes two checkpoints; one is sorted by file, name or size");
-  TORCH_CHECK(args.plot.empty(), "[inspect] --plot draws distances and takes two checkpoints");
   const auto names = sorted_names(args, checkpoint);
   args.json ? print_one_as_json(checkpoint, names) : print_one(checkpoint, names);
   return 0;
@@ -127,12 +136,16 @@ void add_inspect_options(CLI::App& app, InspectArguments& args) {
                  "Order of the tensors: file, name, size; of two checkpoints also l2, mars, relative, cosine "
                  "(farthest first)")
       ->check(CLI::IsMember({"file", "name", "size", "l2", "mars", "relative", "cosine"}));
-  app.add_option("--only", args.only, "GLOB: tensors to show; may be repeated; default: all");
-  app.add_option("--exclude", args.exclude, "GLOB: tensors to leave out; may be repeated");
+  app.add_option("--only", args.only, "GLOB: tensors to show; may be repeated; default: all")
+      ->allow_extra_args(false);
+  app.add_option("--exclude", args.exclude, "GLOB: tensors to leave out; may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--key", args.key,
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("--plot", args.plot, "Also draw the distance by depth into this SVG file");
   app.add_flag("--json", args.json, "For a program to read");
+  app.add_flag("--keep-prefix", args.keep_prefix,
+               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
 }
 
 }  // namespace tpgm::tools

@@ -13,7 +13,7 @@ namespace tpgm::tools {
 struct InspectArguments {
   std::string a, b, key, sort = "file", plot;
   std::vector<std::string> only, exclude;
-  bool json = false;
+  bool json = false, keep_prefix = false;
 };
 
 void add_inspect_options(CLI::App& app, InspectArguments& args);

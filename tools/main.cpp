@@ -53,21 +53,29 @@ int main(int argc, char** argv) {
     sub->option_defaults()->always_capture_default();
     runs[sub] = {command.name, command.configure(*sub)};
   }
+  if (argc == 2 && std::string(argv[1]) == "help") {
+    fmt::print("{}", app.help());
+    return 0;
+  }
   if (argc > 1 && argv[1][0] != '-') {
     std::vector<std::string> names;
     for (const auto& command : kCommands) {
       names.emplace_back(command.name);
     }
     if (const auto nearest = tpgm::nearest(argv[1], names); nearest != argv[1]) {
-      fmt::print(stderr, "tpgm: no command '{}'; did you mean '{}'? tpgm --help lists them\n", argv[1],
-                 nearest);
+      tpgm::tools::say(fmt::format("tpgm: no command '{}'; did you mean '{}'? tpgm --help lists them\n",
+                                   argv[1], nearest));
       return 2;
     }
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const auto chosen = app.get_subcommands();
+    const std::string command = chosen.empty() ? "tpgm" : "tpgm " + chosen.front()->get_name();
+    tpgm::tools::say(fmt::format("{}: {}; see {} --help\n", command, error.what(), command));
+    return 2;
   }
   const auto& [name, command] = runs.at(app.get_subcommands().front());
   return tpgm::tools::run(name, command);

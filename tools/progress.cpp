@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "tools/command.h"
 #include "tools/text.h"
 
 namespace tpgm::tools {
@@ -18,7 +19,7 @@ Progress::Progress(std::string what, size_t total)
       next_(begin_ + std::chrono::seconds(terminal_ ? 1 : 10)) {}
 
 Progress::~Progress() {
-  if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (shown_ && terminal_) say("\r\033[K");
 }
 
 void Progress::add(size_t bytes) {
@@ -30,10 +31,10 @@ void Progress::add(size_t bytes) {
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done_) / seconds;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
-  fmt::print(stderr, "{}{}: {} of {} ({:.0f} %), {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
-             bytes_text(done_), bytes_text(total_),
-             100.0 * static_cast<double>(done_) / static_cast<double>(total_),
-             bytes_text(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n");
+  say(fmt::format("{}{}: {} of {} ({:.0f} %), {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
+                  bytes_text(done_), bytes_text(total_),
+                  100.0 * static_cast<double>(done_) / static_cast<double>(total_),
+                  bytes_text(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n"));
   std::fflush(stderr);
   shown_ = true;
 }

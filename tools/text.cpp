@@ -5,10 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
 
+#include "tools/command.h"
 #include "tpgm/io/dtypes.h"
 
 namespace tpgm::tools {
@@ -35,15 +37,16 @@ std::string bytes_text(size_t bytes) {
 int64_t parse_bytes(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, text.data() + text.size());
+  std::string unit(end, text.data() + text.size());
+  for (char& letter : unit) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
   static constexpr std::array<std::pair<const char*, double>, 8> kUnits{{{"", 1},
                                                                          {"B", 1},
                                                                          {"KB", 1e3},
                                                                          {"MB", 1e6},
                                                                          {"GB", 1e9},
-                                                                         {"KiB", 1024.0},
-                                                                         {"MiB", 1048576.0},
-                                                                         {"GiB", 1073741824.0}}};
+                                                                         {"KIB", 1024.0},
+                                                                         {"MIB", 1048576.0},
+                                                                         {"GIB", 1073741824.0}}};
   for (const auto& [name, factor] : kUnits) {
     if (error == std::errc() && unit == name && number > 0 && number * factor >= 1 &&
         number * factor < 9e18) {
@@ -72,8 +75,25 @@ std::pair<std::string, std::string> parse_pair(const std::string& text) {
 
 void print_notes(const char* command, const Checkpoint& checkpoint) {
   for (const auto& note : checkpoint.notes()) {
-    fmt::print(stderr, "tpgm {}: '{}': {}\n", command, checkpoint.path().string(), note);
+    say(fmt::format("tpgm {}: '{}': {}\n", command, checkpoint.path().string(), note));
   }
+}
+
+void with_folder(const std::filesystem::path& folder, const std::function<void()>& write) {
+  std::error_code error;
+  const bool fresh = std::filesystem::create_directories(folder, error);
+  TORCH_CHECK(!error, "cannot make the folder '", folder.string(), "': ", error.message());
+  try {
+    write();
+  } catch (...) {
+    if (fresh) std::filesystem::remove(folder.has_filename() ? folder : folder.parent_path(), error);
+    throw;
+  }
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
 }
 
 size_t bytes_of(const Checkpoint& checkpoint) {

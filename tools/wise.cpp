@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <stdexcept>
 
 #include "tools/command.h"
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxRatios = 1000;
+constexpr size_t kMaxRatios = 200;  // each is an open file
 
 double parse_number(const std::string& text) {
   size_t used = 0;
@@ -50,53 +51,81 @@ std::vector<double> parse_ratios(const std::string& text) {
     const double from = parse_number(part.substr(0, first)),
                  to = parse_number(part.substr(first + 1, second - first - 1)),
                  step = parse_number(part.substr(second + 1));
-    if (step <= 0 || to < from || (to - from) / step > kMaxRatios) {
+    if (step <= 0 || to < from) {
       throw std::invalid_argument(
-          fmt::format("'{}' is no range of at most {} ratios; write it like 0.1:0.9:0.1", part, kMaxRatios));
+          fmt::format("'{}' leads nowhere; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
+    }
+    if ((to - from) / step > kMaxRatios) {
+      throw std::invalid_argument(fmt::format("'{}' are more than {} ratios", part, kMaxRatios));
     }
     for (size_t i = 0; from + static_cast<double>(i) * step <= to + 1e-9 * step; ++i) {
       // 0.3, not 0.30000000000000004: so that it is the same ratio as one given alone.
       ratios.push_back(std::stod(fmt::format("{:.10g}", from + static_cast<double>(i) * step)));
     }
   }
+  if (ratios.size() > kMaxRatios) {
+    throw std::invalid_argument(fmt::format("these are {} ratios, more than {}", ratios.size(), kMaxRatios));
+  }
+  std::set<double> seen;
+  for (const double ratio : ratios) {
+    if (!seen.insert(ratio).second)
+      throw std::invalid_argument(fmt::format("the ratio {} is there twice", ratio));
+  }
   return ratios;
+}
+
+std::pair<std::string, double> parse_filter(const std::string& text) {
+  if (text.find('=') == std::string::npos) {
+    throw std::invalid_argument(fmt::format("'{}' has no ratio; write it like 'visual.*=0.3'", text));
+  }
+  const auto [glob, ratio] = parse_pair(text);
+  return {glob, parse_number(ratio)};
 }
 
 struct Arguments {
   std::string pretrained, finetuned, output, ratio = "0.5", shard_size;
   std::vector<std::string> filters, exclude;
+  bool keep_prefix = false;
 };
 
 int wise(const Arguments& args) {
   MergeOptions options;
   options.ratios(parse_ratios(args.ratio)).exclude(args.exclude);
   for (const auto& text : args.filters) {
-    const auto [glob, ratio] = parse_pair(text);
-    options.filters().emplace_back(glob, parse_number(ratio));
+    options.filters().push_back(parse_filter(text));
   }
   if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
-  const Checkpoint pretrained(args.pretrained), finetuned(args.finetuned);
+  Checkpoint pretrained(args.pretrained), finetuned(args.finetuned);
+  if (args.keep_prefix) {
+    pretrained.restore_prefix();
+    finetuned.restore_prefix();
+  }
   print_notes("wise", pretrained);
   print_notes("wise", finetuned);
 
   const fs::path output = args.output;
   const bool sweep = args.ratio.find_first_of(":,") != std::string::npos;
+  const bool folder = sweep || args.output.ends_with('/') || is_folder(output);
+  if (sweep && output.extension() == ".safetensors") {
+    throw UsageError(fmt::format("a sweep makes {} files: name a folder with -o, not '{}'",
+                                 options.ratios().size(), args.output));
+  }
   std::vector<fs::path> outputs;
   for (const double ratio : options.ratios()) {
-    outputs.push_back(sweep ? output / fmt::format("wise-{}.safetensors", ratio)
-                      : fs::is_directory(output) || args.output.ends_with('/') ? output / "model.safetensors"
-                                                                               : output);
+    outputs.push_back(sweep    ? output / fmt::format("wise-{}.safetensors", ratio)
+                      : folder ? output / "model.safetensors"
+                               : output);
   }
-  TORCH_CHECK(!sweep || output.extension() != ".safetensors", "[wise] a sweep makes ", outputs.size(),
-              " files: name a folder with -o, not '", args.output, "'");
-  if (sweep || args.output.ends_with('/')) fs::create_directories(output);
-  {
+  std::vector<std::vector<fs::path>> files;
+  const auto merge = [&] {
     Progress progress("tpgm wise", bytes_of(finetuned));
-    merge_checkpoints(pretrained, finetuned, outputs, options, progress.callback());
-  }
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    fmt::print("{}  ratio {}, {} tensors, {}\n", outputs[k].string(), options.ratios()[k],
-               finetuned.names().size(), bytes_text(bytes_of(finetuned)));
+    files = merge_checkpoints(pretrained, finetuned, outputs, options, progress.callback());
+  };
+  folder ? with_folder(output, merge) : merge();
+  for (size_t k = 0; k < files.size(); ++k) {
+    for (const auto& file : files[k]) fmt::print("{}\n", file.string());
+    fmt::print("ratio {}, {} tensors, {}\n", options.ratios()[k], finetuned.names().size(),
+               bytes_text(bytes_of(finetuned)));
   }
   return 0;
 }
@@ -116,12 +145,17 @@ Run configure_wise(CLI::App& app) {
   app.add_option(
          "--filter", args->filters,
          "GLOB=RATIO: another ratio for the tensors that match; may be repeated, the last match counts")
-      ->check(parses([](const std::string& text) { parse_number(parse_pair(text).second); }));
+      ->allow_extra_args(false)
+      ->check(parses(parse_filter));
   app.add_option("--exclude", args->exclude,
-                 "GLOB: tensors to take from FT as they are (or to drop, if FT has none); may be repeated");
+                 "GLOB: tensors to take from FT as they are (or to drop, if FT has "
+                 "none); may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--shard-size", args->shard_size,
                  "Write files of at most this size (5GB) and an index; default: one file")
       ->check(parses(parse_bytes));
+  app.add_flag("--keep-prefix", args->keep_prefix,
+               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
   return [args] { return wise(*args); };
 }
 

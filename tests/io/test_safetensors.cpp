@@ -361,7 +361,7 @@ TEST_F(Safetensors, FoldersThatCannotBeWrittenTo) {
   EXPECT_NE(error_of([&] { save_safetensors(tensors, nowhere); }).find(nowhere.string()), std::string::npos);
   EXPECT_NE(error_of([&] { save_safetensors(tensors, ""); }).find("names no file"), std::string::npos);
   std::filesystem::create_directory(file("taken"));
-  EXPECT_NE(error_of([&] { save_safetensors(tensors, file("taken")); }).find("cannot replace"),
+  EXPECT_NE(error_of([&] { save_safetensors(tensors, file("taken")); }).find("it is a folder"),
             std::string::npos);
   EXPECT_EQ(files_in_folder(), 1U);
   if (::geteuid() == 0) return;  // nothing is read-only to root

@@ -315,6 +315,25 @@ void backwards(std::int64_t n, const std::function<void(std::int64_t, std::int64
   }
 }
 
+TEST(CpuKernels, PairSumsAgreeWithAten) {
+  const auto total = [](const at::Tensor& x) { return x.sum().item<double>(); };
+  for (const auto& [dtype, type] :
+       {std::pair{DType::kFloat64, at::kDouble}, std::pair{DType::kFloat32, at::kFloat},
+        std::pair{DType::kFloat16, at::kHalf}, std::pair{DType::kBFloat16, at::kBFloat16}}) {
+    for (const std::int64_t n : {0, 1, 15, 16, 17, 1000, 70001}) {
+      const auto weights = at::randn({n}).to(type), anchor = at::randn({n}).to(type);
+      const auto sums = pair_sums(weights.const_data_ptr(), anchor.const_data_ptr(), dtype, n);
+      const auto w = weights.to(at::kDouble), a = anchor.to(at::kDouble);
+      const double tolerance = 1e-12 * static_cast<double>(n + 1);
+      EXPECT_NEAR(sums.difference_squared, total((w - a).square()), tolerance);
+      EXPECT_NEAR(sums.difference_absolute, total((w - a).abs()), tolerance);
+      EXPECT_NEAR(sums.weights_squared, total(w.square()), tolerance);
+      EXPECT_NEAR(sums.anchor_squared, total(a.square()), tolerance);
+      EXPECT_NEAR(sums.product, total(w * a), tolerance);
+    }
+  }
+}
+
 TEST(CpuKernels, CopyTheWeightsWhereThereIsSomewhereToCopyThemTo) {
   const auto items = random_items(many_shapes(DType::kFloat32, DType::kFloat32), 8);
   Call call(items, torch::Device("cpu"));

@@ -9,8 +9,8 @@
 #include <map>
 #include <optional>
 
+#include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/core/names.h"
-#include "tpgm/kernels/kernels.h"
 
 namespace tpgm {
 namespace {
@@ -30,26 +30,6 @@ struct Sums {
   double largest_row = 0;  // Σ|Δ|
   bool equal = true;       // bit for bit
 };
-
-kernels::DType kernel_dtype(at::ScalarType dtype) {
-  return dtype == at::kDouble  ? kernels::DType::kFloat64
-         : dtype == at::kHalf  ? kernels::DType::kFloat16
-         : dtype == at::kFloat ? kernels::DType::kFloat32
-                               : kernels::DType::kBFloat16;
-}
-
-// The type two tensors are compared in.
-at::ScalarType common_type(at::ScalarType a, at::ScalarType b) {
-  const bool known = a == at::kDouble || a == at::kFloat || a == at::kHalf || a == at::kBFloat16;
-  if (a == b && known) return a;
-  const bool narrow = at::isFloatingType(a) && at::isFloatingType(b) && a != at::kDouble && b != at::kDouble;
-  return narrow ? at::kFloat : at::kDouble;
-}
-
-at::Tensor real_vector(const at::Tensor& vector, at::ScalarType type) {
-  if (!vector.is_complex()) return vector.to(type);
-  return vector.to(at::kComplexDouble).view(at::kDouble);
-}
 
 std::vector<Rows> rows_of(const std::vector<TensorDistance>& tensors) {
   std::vector<Rows> chunks;
@@ -87,8 +67,9 @@ Sums measure(const at::Tensor& from, const at::Tensor& to, const Rows& rows) {
   Sums sums;
   sums.equal = from.scalar_type() == to.scalar_type() &&
                std::memcmp(from.const_data_ptr(), to.const_data_ptr(), from.nbytes()) == 0;
-  const auto type = common_type(from.scalar_type(), to.scalar_type());
-  const at::Tensor a = real_vector(from, type), b = real_vector(to, type);
+  const auto type = working_type(from.scalar_type(), to.scalar_type());
+  const bool complex = from.is_complex() || to.is_complex();
+  const at::Tensor a = working_vector(from, type, complex), b = working_vector(to, type, complex);
   const int64_t cols = rows.cols * (a.numel() / rows.count);  // complex numbers are pairs
   const auto element = static_cast<int64_t>(a.element_size());
   for (int64_t begin = 0; begin < a.numel(); begin += cols) {
@@ -96,10 +77,19 @@ Sums measure(const at::Tensor& from, const at::Tensor& to, const Rows& rows) {
                                         static_cast<const char*>(a.const_data_ptr()) + begin * element,
                                         kernel_dtype(a.scalar_type()), cols);
     add(sums.pair, row);
+    if (complex) continue;
     // NaN must not lose against a number.
     sums.largest_row = std::isnan(row.difference_absolute)
                            ? row.difference_absolute
                            : std::max(sums.largest_row, row.difference_absolute);
+  }
+  if (complex) {  // |Δ| is not the sum of its parts'
+    sums.largest_row = (to.to(at::kComplexDouble) - from.to(at::kComplexDouble))
+                           .abs()
+                           .view({-1, rows.cols})
+                           .sum(1)
+                           .max()
+                           .item<double>();
   }
   return sums;
 }
@@ -114,15 +104,16 @@ bool is_buffer(const std::string& name, at::ScalarType dtype) {
 }
 
 // Where a block stands in a network, as far as its name tells: the stem, the numbered blocks, the rest.
+constexpr int kNumbered = 1;
 int depth_of(const std::string& block) {
   const size_t dot = block.rfind('.');
   const std::string last = block.substr(dot == std::string::npos ? 0 : dot + 1);
   if (!last.empty() && std::isdigit(static_cast<unsigned char>(last.back())) != 0 &&
       (last.find_first_not_of("0123456789") == std::string::npos || last.find('_') != std::string::npos)) {
-    return 1;
+    return kNumbered;
   }
   for (const char* word : {"stem", "embed", "token", "ln_pre", "pre_layrnorm", "conv1", "bn1", "conv_proj"}) {
-    if (last.find(word) != std::string::npos) return 0;
+    if (block.find(word) != std::string::npos) return 0;
   }
   return 2;
 }
@@ -134,6 +125,8 @@ struct BlockSums {
   void add(const TensorDistance& tensor, const kernels::PairSums& sums) {
     ++block.tensors;
     block.numel += tensor.numel;
+    // A mask of −∞ that has not moved says nothing, and would make the block's distance NaN.
+    if (tensor.unchanged && !std::isfinite(sums.difference_squared + sums.anchor_squared)) return;
     block.mars = std::isnan(tensor.mars) ? tensor.mars : std::max(block.mars, tensor.mars);
     difference_squared += sums.difference_squared;
     norm_squared += sums.anchor_squared;
@@ -156,8 +149,8 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
   for (const auto& name : b.names()) {
     if (!a.contains(name)) names.push_back(name);
   }
-  check_globs("compare_checkpoints", "only", only, names);
-  check_globs("compare_checkpoints", "exclude", exclude, names);
+  check_globs("compare_checkpoints", "--only", only, names);
+  check_globs("compare_checkpoints", "--exclude", exclude, names);
 
   Comparison result;
   for (const auto& name : names) {
@@ -172,6 +165,7 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
       TensorDistance tensor;
       tensor.name = name;
       tensor.block = block_name(name);
+      if (tensor.block.empty()) tensor.block = name;
       tensor.shape = a.entry(name).shape;
       tensor.numel = a.entry(name).numel();
       tensor.buffer = is_buffer(name, a.entry(name).dtype);
@@ -220,7 +214,7 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
   }
   std::stable_sort(order.begin(), order.end(), [](const std::string& x, const std::string& y) {
     const int depth_x = depth_of(x), depth_y = depth_of(y);
-    return depth_x != depth_y ? depth_x < depth_y : natural_less(x, y);
+    return depth_x != depth_y ? depth_x < depth_y : depth_x == kNumbered && natural_less(x, y);
   });
   for (const auto& name : order) {
     result.blocks.push_back(blocks[name].finish());

@@ -43,7 +43,7 @@ struct ReshapedTensor {
 
 struct Comparison {
   std::vector<TensorDistance> tensors;  ///< common to both, in A's order
-  std::vector<BlockDistance> blocks;    ///< by depth: stem, numbered blocks, the rest
+  std::vector<BlockDistance> blocks;    ///< by depth: stem, numbered blocks by number, the rest
   std::vector<std::string> only_a, only_b;
   std::vector<ReshapedTensor> reshaped;
   BlockDistance all;  ///< everything as one block

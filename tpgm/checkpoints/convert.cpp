@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "tpgm/checkpoints/provenance.h"
@@ -76,15 +79,15 @@ size_t stars(std::string_view pattern) {
 // Old name → new name, of what is kept.
 std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& input,
                                                             const ConvertOptions& options) {
-  check_globs(kCall, "only", options.only(), input.names());
-  check_globs(kCall, "exclude", options.exclude(), input.names());
+  check_globs(kCall, "--only", options.only(), input.names());
+  check_globs(kCall, "--exclude", options.exclude(), input.names());
   std::vector<std::pair<std::string, std::string>> names;
   for (const auto& name : input.names()) {
     if (!options.only().empty() && !matches_any(options.only(), name)) continue;
     if (!matches_any(options.exclude(), name)) names.emplace_back(name, name);
   }
-  TORCH_CHECK(!names.empty(), "[", kCall, "] 'only' and 'exclude' leave nothing of '", input.path().string(),
-              "'");
+  TORCH_CHECK(!names.empty() || input.names().empty(), "[", kCall,
+              "] 'only' and 'exclude' leave nothing of '", input.path().string(), "'");
   for (const auto& [from, to] : options.renames()) {
     TORCH_CHECK(stars(to) <= stars(from), "[", kCall, "] rename '", from, "=", to,
                 "' has more stars on the right");
@@ -102,14 +105,16 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
   }
   std::set<std::string> seen;
   for (const auto& [old, name] : names) {
-    TORCH_CHECK(!name.empty() && seen.insert(name).second, "[", kCall, "] renaming makes '", old, "' into '",
-                name, name.empty() ? "', which is no name" : "', which another tensor is called already");
+    TORCH_CHECK((!name.empty() || old.empty()) && seen.insert(name).second, "[", kCall, "] renaming makes '",
+                old, "' into '", name,
+                name.empty() ? "', which is no name" : "', which another tensor is called already");
   }
   return names;
 }
 
 std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
-  std::string text = fmt::format("tpgm convert {}", input.path().lexically_normal().filename().string());
+  std::string text = fmt::format("tpgm convert {}", name_of(input));
+  if (!input.key().empty()) text += fmt::format(" --key '{}'", input.key());
   if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
   for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
   for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
@@ -118,10 +123,27 @@ std::string command_text(const Checkpoint& input, const ConvertOptions& options)
   return text;
 }
 
-// Whether a type can hold every finite value of another.
-bool covers(at::ScalarType to, at::ScalarType from) {
-  return c10::promoteTypes(to, from) == to || to == at::kFloat || to == at::kDouble ||
-         (to == at::kBFloat16 && from != at::kDouble);
+// The smallest number that a type rounds away from all its finite ones; infinity where it has them all.
+double overflow_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return std::ldexp(2 - std::ldexp(1, -24), 127);
+    case at::kBFloat16:
+      return std::ldexp(2 - std::ldexp(1, -8), 127);
+    case at::kHalf:
+      return 65520;
+    case at::kFloat8_e4m3fn:
+      return 464;
+    case at::kFloat8_e5m2:
+      return 61440;
+    default:
+      return std::numeric_limits<double>::infinity();
+  }
+}
+
+bool overflows(const at::Tensor& vector, at::ScalarType to) {
+  const at::Tensor values = vector.to(at::kDouble).abs();
+  return (values.ge(overflow_of(to)) & at::isfinite(values)).any().item<bool>();
 }
 
 }  // namespace
@@ -129,8 +151,12 @@ bool covers(at::ScalarType to, at::ScalarType from) {
 Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::path& output,
                              const ConvertOptions& options, const Progress& progress) {
   const auto names = plan_names(input, options);
-  check_output(kCall, output, {&input});
-  Provenance provenance(command_text(input, options), {&input});
+  Provenance provenance({&input});
+  const auto metadata = [&] {
+    Metadata result = provenance.metadata();
+    result["tpgm.command"] = command_text(input, options);
+    return result;
+  };
   std::vector<TensorEntry> entries;
   std::vector<TensorSpec> specs;
   Converted result;
@@ -141,7 +167,9 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
                      entries.back().shape});
     result.bytes += static_cast<size_t>(entries.back().numel()) * c10::elementSize(specs.back().dtype);
   }
-  SafetensorsWriter writer(output, specs, provenance.metadata(), options.shard_size(), kCall);
+  SafetensorsWriter writer(output, specs, metadata(), options.shard_size(), kCall);
+  check_output(kCall, output, writer.files(), {&input});
+  provenance.start();
 
   std::vector<std::atomic<bool>> overflowed(specs.size());
   const auto chunks = chunks_of(entries);
@@ -150,15 +178,17 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
     const auto from = entries[chunk.tensor].dtype, to = specs[chunk.tensor].dtype;
     const at::Tensor vector = input.slice(names[chunk.tensor].first, chunk.begin, chunk.count);
     const at::Tensor converted = vector.to(to);
-    if (from != to && !covers(to, from) && !overflowed[chunk.tensor]) {
-      const auto lost = [](const at::Tensor& x) { return at::isfinite(x.to(at::kDouble)).logical_not(); };
-      if (lost(converted).ne(lost(vector)).any().item<bool>()) overflowed[chunk.tensor] = true;
+    // Nothing is lost on the way up: fp32 holds what is narrower, and fp64 everything.
+    if (from != to && to != at::kDouble && (to != at::kFloat || from == at::kDouble) &&
+        !overflowed[chunk.tensor] && overflows(vector, to)) {
+      overflowed[chunk.tensor] = true;
     }
     writer.write(chunk.tensor, static_cast<size_t>(chunk.begin) * c10::elementSize(to),
                  converted.const_data_ptr(), converted.nbytes());
     if (progress) progress(static_cast<size_t>(chunk.count) * c10::elementSize(from));
   });
-  writer.set_metadata(provenance.wait());
+  provenance.wait();
+  writer.set_metadata(metadata());
   writer.commit();
   result.files = writer.files();
   result.tensors = specs.size();
@@ -168,13 +198,15 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
   return result;
 }
 
-at::ScalarType parse_dtype(const std::string& name) {
+at::ScalarType parse_dtype(const std::string& text) {
+  std::string name = text;
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   std::vector<std::string> known;
   for (const auto& each : kTypes) {
-    if (name == each.name || name == dtype_name(each.type)) return each.type;
+    if (name == each.name || text == dtype_name(each.type)) return each.type;
     known.emplace_back(each.name);
   }
-  TORCH_CHECK(false, "[parse_dtype] no floating-point type '", name, "'; known are ",
+  TORCH_CHECK(false, "[parse_dtype] no floating-point type '", text, "'; known are ",
               fmt::format("{}", fmt::join(known, ", ")));
 }
 

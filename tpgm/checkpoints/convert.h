@@ -21,6 +21,7 @@ struct ConvertOptions {
   TORCH_ARG(std::optional<at::ScalarType>, dtype) = std::nullopt;
   /// From → to, applied one after the other. A `*` in `from` stands for any text, and each `*` in `to` for
   /// the text that the one at its place stood for: {"encoder.*", "visual.*"}, {"module.*", "*"}.
+ public:
   using Renames = std::vector<std::pair<std::string, std::string>>;
   TORCH_ARG(Renames, renames);
   /// Globs (of the names before renaming) of what to keep; empty keeps everything.
@@ -33,7 +34,7 @@ struct ConvertOptions {
 struct Converted {
   std::vector<std::filesystem::path> files;
   size_t tensors = 0, bytes = 0;
-  /// Names of tensors with finite values that the new type can only hold as infinity (or NaN).
+  /// Names of tensors with finite values beyond the range of the new type.
   std::vector<std::string> overflowed;
 };
 
@@ -43,6 +44,6 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
                              const ConvertOptions& options, const Progress& progress = {});
 
 /// "bf16", "bfloat16", "BF16" → kBFloat16; throws with the known names.
-at::ScalarType parse_dtype(const std::string& name);
+at::ScalarType parse_dtype(const std::string& text);
 
 }  // namespace tpgm

@@ -1,8 +1,7 @@
 // Interpolation from file to file.
 #include "tpgm/checkpoints/merge.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -10,7 +9,9 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
 
+#include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/core/names.h"
 #include "tpgm/io/safetensors_writer.h"
@@ -21,35 +22,9 @@ namespace {
 
 constexpr const char* kCall = "merge_checkpoints";
 
-bool is_number(at::ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
-
-std::optional<kernels::DType> kernel_dtype(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-      return kernels::DType::kFloat64;
-    case at::kFloat:
-      return kernels::DType::kFloat32;
-    case at::kHalf:
-      return kernels::DType::kFloat16;
-    case at::kBFloat16:
-      return kernels::DType::kBFloat16;
-    default:
-      return std::nullopt;
-  }
-}
-
-// A vector of `dtype` as one of a type the kernels know: complex numbers are pairs, 8-bit floats widen.
-at::Tensor for_kernels(const at::Tensor& vector, at::ScalarType dtype) {
-  if (at::isComplexType(dtype)) {
-    const auto real = dtype == at::kComplexDouble ? at::kDouble : at::kFloat;
-    return vector.to(dtype).view(real);
-  }
-  return vector.to(kernel_dtype(dtype) ? dtype : at::kFloat);
-}
-
-// into ← pretrained + ratio · (finetuned − pretrained), for vectors that for_kernels() made.
+// into ← pretrained + ratio · (finetuned − pretrained), for vectors of working_vector().
 void interpolate(const at::Tensor& pretrained, const at::Tensor& finetuned, double ratio, at::Tensor& into) {
-  const auto dtype = *kernel_dtype(finetuned.scalar_type());
+  const auto dtype = kernel_dtype(finetuned.scalar_type());
   const auto plan = kernels::make_plan({{1, finetuned.numel(), dtype, dtype}});
   const kernels::Operands operands{finetuned.const_data_ptr(), pretrained.const_data_ptr(),
                                    into.mutable_data_ptr()};
@@ -85,29 +60,26 @@ std::vector<Job> plan_jobs(const Checkpoint& pretrained, const Checkpoint& finet
   return jobs;
 }
 
-std::string number(double value) { return fmt::format("{}", value); }
-
 std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned, double ratio,
                          const MergeOptions& options) {
-  const auto name = [](const Checkpoint& checkpoint) {
-    return checkpoint.path().lexically_normal().filename().string();
-  };
   std::string text =
-      fmt::format("tpgm wise {} {} --ratio {}", name(pretrained), name(finetuned), number(ratio));
-  for (const auto& [glob, value] : options.filters())
-    text += fmt::format(" --filter '{}={}'", glob, number(value));
+      fmt::format("tpgm wise {} {} --ratio {}", name_of(pretrained), name_of(finetuned), ratio);
+  for (const auto& [glob, value] : options.filters()) text += fmt::format(" --filter '{}={}'", glob, value);
   for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
 
 }  // namespace
 
-void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
-                       const std::vector<std::filesystem::path>& outputs, const MergeOptions& options,
-                       const Progress& progress) {
+std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
+    Checkpoint pretrained, Checkpoint finetuned, const std::vector<std::filesystem::path>& outputs,
+    const MergeOptions& options, const Progress& progress) {
   const auto& ratios = options.ratios();
   TORCH_CHECK(!ratios.empty() && outputs.size() == ratios.size(), "[", kCall, "] ", ratios.size(),
               " ratios and ", outputs.size(), " outputs; give one output for each ratio");
+  TORCH_CHECK(std::set<std::filesystem::path>(outputs.begin(), outputs.end()).size() == outputs.size(), "[",
+              kCall, "] two ratios have the same output; give each its own");
   std::vector<double> all = ratios;
   for (const auto& filter : options.filters()) all.push_back(filter.second);
   for (const double ratio : all) {
@@ -117,17 +89,17 @@ void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
   std::vector<std::string> globs;
   for (const auto& filter : options.filters()) globs.push_back(filter.first);
   std::vector<std::string> names = finetuned.names();
-  check_globs(kCall, "filter", globs, names);
+  check_globs(kCall, "--filter", globs, names);
   names.insert(names.end(), pretrained.names().begin(), pretrained.names().end());
-  check_globs(kCall, "exclude", options.exclude(), names);
+  check_globs(kCall, "--exclude", options.exclude(), names);
   const auto jobs = plan_jobs(pretrained, finetuned, options);
 
-  for (const auto& output : outputs) check_output(kCall, output, {&pretrained, &finetuned});
-  Provenance provenance(command_text(pretrained, finetuned, ratios[0], options), {&pretrained, &finetuned});
-  const auto metadata = [&](size_t k, Metadata common) {
-    common["tpgm.command"] = command_text(pretrained, finetuned, ratios[k], options);
-    common["tpgm.ratio"] = number(ratios[k]);
-    return common;
+  Provenance provenance({&pretrained, &finetuned});
+  const auto metadata = [&](size_t k) {
+    Metadata result = provenance.metadata();
+    result["tpgm.command"] = command_text(pretrained, finetuned, ratios[k], options);
+    result["tpgm.ratio"] = fmt::format("{}", ratios[k]);
+    return result;
   };
   std::vector<TensorSpec> specs;
   std::vector<TensorEntry> entries;
@@ -137,9 +109,11 @@ void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
   }
   std::vector<std::unique_ptr<SafetensorsWriter>> writers;
   for (size_t k = 0; k < outputs.size(); ++k) {
-    writers.push_back(std::make_unique<SafetensorsWriter>(
-        outputs[k], specs, metadata(k, provenance.metadata()), options.shard_size(), kCall));
+    writers.push_back(
+        std::make_unique<SafetensorsWriter>(outputs[k], specs, metadata(k), options.shard_size(), kCall));
+    check_output(kCall, outputs[k], writers.back()->files(), {&pretrained, &finetuned});
   }
+  provenance.start();
 
   const auto chunks = chunks_of(entries);
   for_each_chunk(chunks.size(), [&](size_t i) {
@@ -156,24 +130,35 @@ void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
       for (size_t k = 0; k < writers.size(); ++k) write(k, theta);
     } else {
       const at::Tensor anchor = pretrained.slice(job.name, chunk.begin, chunk.count);
-      const at::Tensor from = for_kernels(anchor, dtype), to = for_kernels(theta, dtype);
+      const bool complex = theta.is_complex();
+      const auto type = working_type(anchor.scalar_type(), dtype);
+      const at::Tensor from = working_vector(anchor, type, complex),
+                       to = working_vector(theta, type, complex);
       at::Tensor blend = at::empty_like(to);
       for (size_t k = 0; k < writers.size(); ++k) {
         const double ratio = job.ratio.value_or(ratios[k]);
-        if (ratio == 0) {  // exactly the pre-trained weights, also where the fine-tuned ones are not finite
-          write(k, anchor.to(dtype));
+        // These two give the weights themselves, also where the others are not finite.
+        if (ratio == 0 || ratio == 1) {
+          write(k, ratio == 0 ? anchor.to(dtype) : theta);
           continue;
         }
-        if (k == 0 || !job.ratio) interpolate(from, to, ratio, blend);
-        write(k, at::isComplexType(dtype) ? blend : blend.to(dtype));
+        interpolate(from, to, ratio, blend);
+        const auto pairs = type == at::kDouble ? at::kComplexDouble : at::kComplexFloat;
+        write(k, (complex ? blend.view(pairs) : blend).to(dtype));
       }
     }
     if (progress) progress(static_cast<size_t>(chunk.count) * element);
   });
 
-  const Metadata& known = provenance.wait();
-  for (size_t k = 0; k < writers.size(); ++k) writers[k]->set_metadata(metadata(k, known));
+  provenance.wait();
+  std::vector<std::vector<std::filesystem::path>> files;
+  for (size_t k = 0; k < writers.size(); ++k) {
+    writers[k]->set_metadata(metadata(k));
+    writers[k]->prepare();
+    files.push_back(writers[k]->files());
+  }
   for (auto& writer : writers) writer->commit();
+  return files;
 }
 
 }  // namespace tpgm

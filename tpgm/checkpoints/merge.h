@@ -18,6 +18,7 @@ struct MergeOptions {
   /// One output for each. 0 is the pre-trained model, 1 the fine-tuned one; beyond [0, 1] it extrapolates.
   TORCH_ARG(std::vector<double>, ratios) = { 0.5 };
   /// Other ratios for the names that a glob matches, in all outputs; the last that matches counts.
+ public:
   using Filters = std::vector<std::pair<std::string, double>>;
   TORCH_ARG(Filters, filters);
   /// Globs of names to take from the fine-tuned checkpoint as they are. Names it does not have are dropped.
@@ -26,7 +27,8 @@ struct MergeOptions {
   TORCH_ARG(int64_t, shard_size) = 0;
 };
 
-/// Writes a safetensors checkpoint for every ratio, all from one read of the inputs.
+/// Writes a safetensors checkpoint for every ratio, all from one read of the inputs, and returns the files of
+/// each.
 ///
 /// Parameters and buffers are interpolated alike, in fp32 or better, and written in the fine-tuned
 /// checkpoint's type; integers and bools are the fine-tuned checkpoint's. Both must have the same names and
@@ -34,9 +36,10 @@ struct MergeOptions {
 /// depend on the inputs, its ratio and the options alone, not on the other ratios, on paths or on the number
 /// of threads.
 ///
-/// Nothing appears at `outputs` unless all of it is written. Memory: a few megabytes per thread.
-void merge_checkpoints(Checkpoint pretrained, Checkpoint finetuned,
-                       const std::vector<std::filesystem::path>& outputs, const MergeOptions& options,
-                       const Progress& progress = {});
+/// Nothing appears at `outputs` before all of it is on the disk. Memory: a few megabytes per thread, and the
+/// pages of the mapped inputs, which the system takes back when it needs them.
+std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
+    Checkpoint pretrained, Checkpoint finetuned, const std::vector<std::filesystem::path>& outputs,
+    const MergeOptions& options, const Progress& progress = {});
 
 }  // namespace tpgm

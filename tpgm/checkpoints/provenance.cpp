@@ -1,33 +1,35 @@
 // The lineage of a checkpoint as metadata.
 #include "tpgm/checkpoints/provenance.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tpgm/io/hash.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
 
-// A folder may be given with a slash at its end.
-std::string name_of(const std::filesystem::path& path) {
-  const auto normal = path.lexically_normal();
-  return (normal.has_filename() ? normal.filename() : normal.parent_path().filename()).string();
-}
+constexpr size_t kPiece = size_t{8} << 20;
 
 }  // namespace
 
-Provenance::Provenance(std::string command, const std::vector<const Checkpoint*>& inputs) {
-  const std::string placeholder(fingerprint({}).size(), '0');
+std::string name_of(const Checkpoint& checkpoint) {
+  const auto path = checkpoint.path().lexically_normal();  // a folder may be given with a slash at its end
+  return printable((path.has_filename() ? path.filename() : path.parent_path().filename()).string(), 255);
+}
+
+Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
+  const std::string placeholder(Fingerprint().text().size(), '0');
   for (const Checkpoint* input : inputs) {
-    const auto& metadata = input->metadata();
-    const auto made_by = metadata.find("tpgm.command");
-    inputs_.push_back(
-        {name_of(input->path()), input->format(), made_by == metadata.end() ? "" : made_by->second});
+    const auto made_by = input->metadata().find("tpgm.command");
+    Input& each = inputs_.emplace_back();
+    each.name = name_of(*input);
+    each.format = input->format();
+    if (made_by != input->metadata().end()) each.made_by = made_by->second;
     for (size_t i = 0; i < input->files().size(); ++i) {
-      const auto& mapping = input->mappings()[i];
-      files_.push_back({inputs_.size() - 1, input->files()[i].filename().string(), mapping->size(),
-                        placeholder,
-                        std::async(std::launch::async, [mapping] { return fingerprint(mapping->bytes()); })});
+      each.files.push_back(
+          {printable(input->files()[i].filename().string(), 255), input->mappings()[i], placeholder});
     }
   }
   for (const auto& [key, value] : inputs.back()->metadata()) {
@@ -35,14 +37,42 @@ Provenance::Provenance(std::string command, const std::vector<const Checkpoint*>
   }
   metadata_.emplace("format", "pt");
   metadata_["tpgm.version"] = TPGM_VERSION;
-  metadata_["tpgm.command"] = std::move(command);
   metadata_["tpgm.inputs"] = inputs_text();
 }
 
-const Metadata& Provenance::wait() {
-  for (auto& file : files_) {
-    if (file.pending.valid()) file.fingerprint = file.pending.get();
+Provenance::~Provenance() { stop_ = true; }
+
+void Provenance::start() {
+  reading_ = std::async(std::launch::async, [this] { read(); });
+}
+
+// A piece of each input in turn: whoever works on them meanwhile does so at about the same place, and the
+// disk is read once.
+void Provenance::read() {
+  struct Reader {
+    size_t file = 0, offset = 0;
+    Fingerprint fingerprint;
+  };
+  std::vector<Reader> readers(inputs_.size());
+  for (bool more = true; more && !stop_;) {
+    more = false;
+    for (size_t i = 0; i < inputs_.size() && !stop_; ++i) {
+      Reader& reader = readers[i];
+      if (reader.file == inputs_[i].files.size()) continue;
+      File& file = inputs_[i].files[reader.file];
+      const auto piece = file.mapping->bytes().substr(reader.offset, kPiece);
+      reader.fingerprint.add(piece);
+      reader.offset += piece.size();
+      more = true;
+      if (reader.offset < file.mapping->size()) continue;
+      file.fingerprint = reader.fingerprint.text();
+      reader = Reader{reader.file + 1};
+    }
   }
+}
+
+const Metadata& Provenance::wait() {
+  if (reading_.valid()) reading_.get();
   metadata_["tpgm.inputs"] = inputs_text();
   return metadata_;
 }
@@ -50,14 +80,12 @@ const Metadata& Provenance::wait() {
 std::string Provenance::inputs_text() const {
   auto list = nlohmann::ordered_json::array();
   for (const auto& input : inputs_) {
-    nlohmann::ordered_json item{
-        {"name", input.name}, {"format", input.format}, {"files", nlohmann::ordered_json::array()}};
-    if (!input.made_by.empty()) item["made_by"] = input.made_by;
-    list.push_back(std::move(item));
-  }
-  for (const auto& file : files_) {
-    list[file.input]["files"].push_back(
-        {{"file", file.name}, {"bytes", file.bytes}, {"hash", file.fingerprint}});
+    auto files = nlohmann::ordered_json::array();
+    for (const auto& file : input.files) {
+      files.push_back({{"file", file.name}, {"bytes", file.mapping->size()}, {"hash", file.fingerprint}});
+    }
+    list.push_back({{"name", input.name}, {"format", input.format}, {"files", files}});
+    if (!input.made_by.empty()) list.back()["made_by"] = input.made_by;
   }
   return list.dump();
 }

@@ -1,6 +1,7 @@
 // Where a checkpoint comes from, written into its metadata: what a model card should say.
 #pragma once
 
+#include <atomic>
 #include <future>
 #include <string>
 #include <vector>
@@ -10,44 +11,51 @@
 
 namespace tpgm {
 
-/// Metadata for what is made from `inputs`. Nothing in it depends on when, where or under which paths the
-/// work was done, so that the same inputs give the same bytes:
-///   format         "pt", which Hugging Face's readers ask for
+/// Metadata for what is made from `inputs`: all of the last input's own, save what it has under tpgm.*, and
+///   format         "pt" where it has none, because Hugging Face's readers ask for it
 ///   tpgm.version   of this library
-///   tpgm.command   the command with its settings, inputs by their file names
 ///   tpgm.inputs    JSON: of each input the name, the format, the files with their sizes and fingerprints,
 ///   and
 ///                  the command it was itself made by
-/// and all of the last input's own metadata, save what it has under tpgm.*.
-///
-/// The inputs are read for their fingerprints in the background; until wait() these are zeros of the same
-/// length.
+/// Nothing in it depends on when, where or under which paths the work was done, so that the same inputs give
+/// the same bytes.
 class Provenance {
  public:
-  Provenance(std::string command, const std::vector<const Checkpoint*>& inputs);
+  /// The checkpoints' files stay mapped as long as this lives. Throws where there is no library for
+  /// fingerprints.
+  explicit Provenance(const std::vector<const Checkpoint*>& inputs);
+  /// Stops the reading.
+  ~Provenance();
+  Provenance(const Provenance&) = delete;
+  Provenance& operator=(const Provenance&) = delete;
 
-  /// With placeholders in the place of fingerprints.
+  /// Begins to read the inputs for their fingerprints, all of them side by side, in the background.
+  void start();
+  /// With zeros in the place of fingerprints, until wait() was called; of the same length.
   const Metadata& metadata() const noexcept { return metadata_; }
-  /// Once all fingerprints are known.
   const Metadata& wait();
 
  private:
-  std::string inputs_text() const;
-
   struct File {
-    size_t input;
     std::string name;
-    size_t bytes;
+    std::shared_ptr<const MappedFile> mapping;
     std::string fingerprint;
-    std::future<std::string> pending;
   };
   struct Input {
     std::string name, format, made_by;
+    std::vector<File> files;
   };
 
+  void read();
+  std::string inputs_text() const;
+
   std::vector<Input> inputs_;
-  std::vector<File> files_;
   Metadata metadata_;
+  std::atomic<bool> stop_{false};
+  std::future<void> reading_;
 };
+
+/// The name of a checkpoint without the folders before it.
+std::string name_of(const Checkpoint& checkpoint);
 
 }  // namespace tpgm

@@ -30,6 +30,8 @@ size_t common_names(const Checkpoint& a, const std::string& prefix_a, const Chec
 
 }  // namespace
 
+bool is_number(at::ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
+
 std::vector<Chunk> chunks_of(const std::vector<TensorEntry>& tensors) {
   std::vector<Chunk> chunks;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -59,20 +61,27 @@ void for_each_chunk(size_t n, const std::function<void(size_t)>& body) {
 
 void align_names(Checkpoint& a, Checkpoint& b) {
   if (a.prefix() == b.prefix()) return;
-  struct Way {
-    bool restore_a, restore_b;
-    size_t common;
+  // A prefix may be the wrapper's in front and the model's own behind: "module.backbone.".
+  const auto endings = [](const std::string& prefix) {
+    std::vector<std::string> result{""};
+    for (size_t at = prefix.size(); at-- > 0;) {
+      if (at == 0 || prefix[at - 1] == '.') result.push_back(prefix.substr(at));
+    }
+    return result;
   };
-  std::vector<Way> ways;
-  for (const auto& [restore_a, restore_b] :
-       {std::pair{false, false}, {true, false}, {false, true}, {true, true}}) {
-    ways.push_back(
-        {restore_a, restore_b, common_names(a, restore_a ? a.prefix() : "", b, restore_b ? b.prefix() : "")});
+  std::string best_a, best_b;
+  size_t most = 0;
+  for (const auto& ending_a : endings(a.prefix())) {
+    for (const auto& ending_b : endings(b.prefix())) {
+      const size_t common = common_names(a, ending_a, b, ending_b);
+      if (common <= most) continue;
+      most = common;
+      best_a = ending_a;
+      best_b = ending_b;
+    }
   }
-  const auto best = std::max_element(ways.begin(), ways.end(),
-                                     [](const Way& x, const Way& y) { return x.common < y.common; });
-  if (best->restore_a) a.restore_prefix();
-  if (best->restore_b) b.restore_prefix();
+  a.restore_prefix(best_a.size());
+  b.restore_prefix(best_b.size());
 }
 
 void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint& b,
@@ -92,7 +101,7 @@ void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint&
     if (entry_a.shape != entry_b.shape) {
       mismatches.add(name, fmt::format("is [{}] in {}, [{}] in {}", fmt::join(entry_a.shape, ","), name_a,
                                        fmt::join(entry_b.shape, ","), name_b));
-    } else if (!c10::canCast(entry_a.dtype, entry_b.dtype)) {
+    } else if (is_number(entry_b.dtype) && !c10::canCast(entry_a.dtype, entry_b.dtype)) {
       mismatches.add(name, fmt::format("is {} in {}, {} in {}", c10::toString(entry_a.dtype), name_a,
                                        c10::toString(entry_b.dtype), name_b));
     }
@@ -110,14 +119,17 @@ void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint&
 }
 
 void check_output(const char* call, const std::filesystem::path& output,
+                  const std::vector<std::filesystem::path>& files,
                   const std::vector<const Checkpoint*>& inputs) {
   TORCH_CHECK(output.extension() == ".safetensors", "[", call, "] cannot write '", output.string(),
               "': only safetensors are written; name it *.safetensors");
-  for (const Checkpoint* input : inputs) {
-    for (const auto& file : input->files()) {
-      std::error_code error;
-      TORCH_CHECK(!std::filesystem::equivalent(file, output, error), "[", call, "] the output '",
-                  output.string(), "' is an input; choose another name");
+  for (const auto& file : files) {
+    for (const Checkpoint* input : inputs) {
+      for (const auto& source : input->files()) {
+        std::error_code error;
+        TORCH_CHECK(!std::filesystem::equivalent(source, file, error), "[", call, "] the output '",
+                    file.string(), "' is an input; choose another name");
+      }
     }
   }
 }

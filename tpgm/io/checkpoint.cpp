@@ -37,10 +37,14 @@ constexpr std::array<std::string_view, 8> kKnownFiles{"best.safetensors",
                                                       "open_clip_model.safetensors",
                                                       "open_clip_pytorch_model.bin"};
 // And if none of these is there, by the only file with such a suffix.
-constexpr std::array<std::string_view, 7> kSuffixes{
-    ".safetensors.index.json", ".safetensors", ".bin.index.json", ".bin", ".pt", ".pth", ".ckpt"};
+constexpr std::array<std::string_view, 8> kSuffixes{
+    ".safetensors.index.json", ".safetensors", ".bin.index.json", ".bin", ".pt", ".pth", ".ckpt", ".pth.tar"};
 
 std::string shown(const fs::path& path) { return printable(path.string(), kMaxPath); }
+
+// What trainers leave beside a checkpoint in files that look like one.
+constexpr std::array<std::string_view, 6> kNoCheckpoints{
+    "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth"};
 
 fs::path find_in(const fs::path& folder, const char* call) {
   std::error_code error;  // of a single file: it is passed over, as links to nothing are
@@ -51,7 +55,9 @@ fs::path find_in(const fs::path& folder, const char* call) {
   std::error_code failed;
   for (fs::directory_iterator item(folder, failed); !failed && item != fs::directory_iterator();
        item.increment(failed)) {
-    if (item->is_regular_file(error) && !item->path().filename().string().starts_with('.')) {
+    const std::string name = item->path().filename().string();
+    if (item->is_regular_file(error) && !name.starts_with('.') &&
+        std::find(kNoCheckpoints.begin(), kNoCheckpoints.end(), name) == kNoCheckpoints.end()) {
       files.insert(item->path());
     }
   }
@@ -67,7 +73,10 @@ fs::path find_in(const fs::path& folder, const char* call) {
   }
   TORCH_CHECK(!candidates.empty(), "[", call, "] the folder '", shown(folder),
               "' has no checkpoint in it (*.safetensors, *.pt, *.pth, *.bin); name the file");
-  candidates.resize(std::min<size_t>(candidates.size(), 10));
+  if (candidates.size() > 10) {
+    candidates[9] = fmt::format("and {} more", candidates.size() - 9);
+    candidates.resize(10);
+  }
   TORCH_CHECK(false, "[", call, "] the folder '", shown(folder), "' has several checkpoints, ",
               fmt::format("{}", fmt::join(candidates, ", ")), "; name the one you mean");
 }
@@ -118,7 +127,7 @@ struct Checkpoint::Reading {
 };
 
 Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char* call)
-    : path_(path), call_(call) {
+    : path_(path), key_(key), call_(call) {
   std::error_code error;
   fs::path file = path;
   if (fs::is_directory(path, error)) {
@@ -229,12 +238,15 @@ void Checkpoint::cut_prefixes() {
   if (compiled > 0 || !prefix_.empty()) rename_all(names);
 }
 
-void Checkpoint::restore_prefix() {
+void Checkpoint::restore_prefix(size_t length) {
+  if (length == 0 || prefix_.empty()) return;
+  const std::string part = prefix_.substr(prefix_.size() - std::min(length, prefix_.size()));
   std::vector<std::string> names = names_;
-  for (auto& name : names) name.insert(0, prefix_);
+  for (auto& name : names) name.insert(0, part);
   rename_all(names);
   std::erase(notes_, prefix_note(prefix_));
-  prefix_.clear();
+  prefix_.resize(prefix_.size() - part.size());
+  if (!prefix_.empty()) notes_.push_back(prefix_note(prefix_));
 }
 
 void Checkpoint::rename_all(const std::vector<std::string>& names) {

@@ -1,4 +1,5 @@
-// One way to read every checkpoint: a file or a folder, of any framework, opened without reading its tensors.
+// One way to read every checkpoint: a file or a folder, of any framework, opened without reading its tensors
+// (save for bools, which are checked).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,6 +45,8 @@ class Checkpoint {
   const std::vector<std::string>& notes() const noexcept { return notes_; }
   /// safetensors' metadata; of shards, the first one's. Empty for other formats.
   const Metadata& metadata() const noexcept { return metadata_; }
+  /// As given to the constructor.
+  const std::string& key() const noexcept { return key_; }
   /// Every file it consists of, the index of shards included, and where each is mapped.
   const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
   const std::vector<std::shared_ptr<const MappedFile>>& mappings() const noexcept { return mappings_; }
@@ -60,8 +63,8 @@ class Checkpoint {
 
   /// What was cut off the front of all names; empty if nothing was.
   const std::string& prefix() const noexcept { return prefix_; }
-  /// Puts it back, for who has names with that prefix.
-  void restore_prefix();
+  /// Puts it back, or the last `length` bytes of it, for who has names with that prefix.
+  void restore_prefix(size_t length = std::string::npos);
 
  private:
   struct Place {
@@ -79,7 +82,8 @@ class Checkpoint {
   const Place& place(const std::string& name) const;
 
   std::filesystem::path path_;
-  const char* call_;
+  std::string key_;
+  std::string call_;
   std::string format_;
   std::string prefix_;
   std::vector<std::string> notes_;

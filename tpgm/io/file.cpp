@@ -17,6 +17,8 @@
 namespace tpgm {
 namespace {
 
+const std::string kDescriptors = "/proc/self/fd/";
+
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace
@@ -50,7 +52,13 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
   TORCH_CHECK(path_.has_filename(), "[", call_, "] '", path_.string(),
               "' names no file to write; append one");
   if (folder_.empty()) folder_ = ".";
-  descriptor_ = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  std::error_code ignored;
+  TORCH_CHECK(!std::filesystem::is_directory(path_, ignored), "[", call_, "] cannot write '", path_.string(),
+              "': it is a folder; name a file");
+  // A file without a name can be given one only through /proc.
+  if (::access(kDescriptors.c_str(), X_OK) == 0) {
+    descriptor_ = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  }
   if (descriptor_ < 0) {
     with_temporary_name([&](const char* name) {
       descriptor_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -95,6 +103,7 @@ void AtomicFile::write(const void* data, size_t size) {
 }
 
 void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
+  if (size == 0) return;
   const auto* bytes = static_cast<const char*>(data);
   const size_t begin = offset;
   while (offset < begin + size) {
@@ -109,14 +118,11 @@ void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
   ::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
 }
 
-void AtomicFile::sync() {
+void AtomicFile::prepare() {
+  if (prepared_) return;
   if (::fsync(descriptor_) != 0) fail("sync");
-}
-
-void AtomicFile::commit() {
-  sync();
   if (temporary_.empty()) {
-    const std::string nameless = "/proc/self/fd/" + std::to_string(descriptor_);
+    const std::string nameless = kDescriptors + std::to_string(descriptor_);
     if (!with_temporary_name([&](const char* name) {
           return ::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
         })) {
@@ -124,6 +130,11 @@ void AtomicFile::commit() {
     }
   }
   if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
+  prepared_ = true;
+}
+
+void AtomicFile::commit() {
+  prepare();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("replace");
   temporary_.clear();
   // Only now is the new name itself made durable. Some file systems cannot sync a folder, and some folders

@@ -43,7 +43,7 @@ class MappedFile {
 /// bytes had a name.
 class AtomicFile {
  public:
-  /// Throws when the folder does not exist or cannot be written to.
+  /// Throws when the folder does not exist or cannot be written to, or when `path` is a folder.
   AtomicFile(std::filesystem::path path, std::string call);
   /// Removes the temporary file unless commit() succeeded.
   ~AtomicFile();
@@ -56,10 +56,10 @@ class AtomicFile {
   void write(const void* data, size_t size);
   /// Writes `size` bytes from byte `offset` on, and has the disk begin with them. Thread-safe.
   void write_at(size_t offset, const void* data, size_t size);
-  /// Waits until the bytes are on the disk. commit() does so as well; on its own it is for several files that
-  /// should appear together.
-  void sync();
-  /// Syncs the bytes, renames them to `path`, syncs the folder. The last call on this object.
+  /// Does all of commit() that is likely to fail and that nobody sees: waits until the bytes are on the disk,
+  /// and names them. For several files that should appear together.
+  void prepare();
+  /// Prepares, unless that is done; renames to `path`, syncs the folder. The last call on this object.
   void commit();
 
  private:
@@ -71,6 +71,7 @@ class AtomicFile {
   std::filesystem::path folder_;
   std::filesystem::path temporary_;  // empty while the bytes have no name
   std::string call_;
+  bool prepared_ = false;
   int descriptor_ = -1;
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "tpgm/io/untrusted.h"
+
 namespace tpgm {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr size_t kShown = 10;
 }  // namespace
 
 void Mismatches::add(const std::string& name, const std::string& reason) {
-  lines_.push_back(fmt::format("'{}' {}", name, reason));
+  lines_.push_back(fmt::format("'{}' {}", printable(name), reason));
   const size_t dot = name.rfind('.');
   const std::string glob = dot == std::string::npos ? name : name.substr(0, dot) + ".*";
   if (lines_.size() > kShown || std::find(globs_.begin(), globs_.end(), glob) != globs_.end()) return;

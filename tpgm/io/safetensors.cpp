@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tpgm/io/dtypes.h"
+#include "tpgm/io/safetensors_format.h"
 #include "tpgm/io/untrusted.h"
 
 namespace tpgm {
@@ -22,10 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 
 using json = nlohmann::json;
 
-constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000;
 constexpr size_t kMaxRank = 64;
-constexpr const char* kMetadataKey = "__metadata__";
 
 // Follows the parser through the header. Unlike a document tree, it takes no memory for what a header has no
 // place for, and it sees every key, also those that are there twice.
@@ -38,7 +36,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     if (skipped_ > 0) return true;
     if (where_ == Where::kTop) {
       name_ = key;
-      require(key != kMetadataKey || !metadata_seen_, "the header has the key '{}' twice", kMetadataKey);
+      require(key != kSafetensorsMetadata || !metadata_seen_, "the header has the key '{}' twice",
+              kSafetensorsMetadata);
       budget_.charge(6 * key.size() + 960);  // here and once it is in a Checkpoint
     } else if (where_ == Where::kMetadata) {
       name_ = key;
@@ -61,7 +60,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
       where_ = Where::kTop;
     } else {
       require(where_ == Where::kTop, "expected {}, found an object", expected());
-      where_ = name_ == kMetadataKey ? Where::kMetadata : Where::kTensor;
+      where_ = name_ == kSafetensorsMetadata ? Where::kMetadata : Where::kTensor;
       metadata_seen_ = metadata_seen_ || where_ == Where::kMetadata;
       dtype_.reset();
       shape_.clear();
@@ -106,7 +105,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
     if (skips()) return true;
     if (where_ == Where::kMetadata) {
       budget_.charge(2 * text.size());
-      require(header_.metadata.emplace(name_, text).second, "{} has the key '{}' twice", kMetadataKey,
+      require(header_.metadata.emplace(name_, text).second, "{} has the key '{}' twice", kSafetensorsMetadata,
               printable(name_));
       return true;
     }
@@ -123,7 +122,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { return other("a fraction"); }
   bool binary(json::binary_t&) override { return other("binary"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
-    throw Malformed{fmt::format("byte {}: the header is not JSON: {}", kLengthBytes + position,
+    throw Malformed{fmt::format("byte {}: the header is not JSON: {}", kSafetensorsLengthBytes + position,
                                 printable(error.what(), 200))};
   }
 
@@ -147,7 +146,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   std::string expected() const {
     const std::string name = printable(name_);
     if (where_ == Where::kTop) return fmt::format("an object that describes '{}'", name);
-    if (where_ == Where::kMetadata) return fmt::format("a string under '{}' of {}", name, kMetadataKey);
+    if (where_ == Where::kMetadata)
+      return fmt::format("a string under '{}' of {}", name, kSafetensorsMetadata);
     if (field_ == Field::kDtype) return fmt::format("a string as the dtype of '{}'", name);
     if (field_ == Field::kShape) return fmt::format("non-negative integers as the shape of '{}'", name);
     return fmt::format("two non-negative integers as the data_offsets of '{}'", name);
@@ -237,13 +237,13 @@ SafetensorsHeader parse_safetensors(std::string_view file) {
 SafetensorsHeader parse_safetensors(std::string_view file, MemoryBudget& budget) {
   Cursor cursor(file);
   const auto length = cursor.number<uint64_t>("the length of the header");
-  require(length <= kMaxHeaderBytes, "byte 0: the header would be {} bytes long, the most allowed is {}",
-          length, kMaxHeaderBytes);
+  require(length <= kSafetensorsMaxHeader,
+          "byte 0: the header would be {} bytes long, the most allowed is {}", length, kSafetensorsMaxHeader);
   const auto text = cursor.take(static_cast<size_t>(length), "the header");
   SafetensorsHeader header;
   budget.charge(text.size());
   HeaderReader reader(header, cursor.position(), file.size(), budget);
-  check_json_text(text, kLengthBytes);
+  check_json_text(text, kSafetensorsLengthBytes);
   json::sax_parse(text, &reader);
   check_coverage(header, file, cursor.position(), budget);
   return header;

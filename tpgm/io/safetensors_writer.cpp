@@ -9,20 +9,15 @@
 #include <algorithm>
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "tpgm/io/dtypes.h"
+#include "tpgm/io/safetensors_format.h"
 #include "tpgm/io/tensor_entry.h"
 
 namespace tpgm {
-namespace {
-
-constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000;
-constexpr const char* kMetadataKey = "__metadata__";
-
-}  // namespace
-
 struct SafetensorsWriter::Impl {
   struct Shard {
     std::filesystem::path path;
@@ -45,6 +40,8 @@ struct SafetensorsWriter::Impl {
   std::vector<Shard> shards;
   std::vector<std::filesystem::path> files;
   std::filesystem::path index;  // empty if there is one shard
+  std::unique_ptr<AtomicFile> index_file;
+  bool prepared = false;
 
   std::string json_string(const std::string& text) const {
     try {
@@ -55,13 +52,16 @@ struct SafetensorsWriter::Impl {
   }
 
   void check_and_measure() {
+    std::set<std::string_view> names;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto& tensor = tensors[i];
-      TORCH_CHECK(tensor.name != kMetadataKey, "[", call, "] cannot write '", path.string(), "': tensor '",
-                  tensor.name, "' has the name the format reserves for metadata");
+      TORCH_CHECK(tensor.name != kSafetensorsMetadata, "[", call, "] cannot write '", path.string(),
+                  "': tensor '", tensor.name, "' has the name the format reserves for metadata");
       TORCH_CHECK(!dtype_name(tensor.dtype).empty(), "[", call, "] cannot write '", path.string(),
                   "': tensor '", tensor.name, "' is of dtype ", c10::toString(tensor.dtype),
-                  ", which the format does not have; convert it first");
+                  ", which the format does not have; convert it first or leave it out");
+      TORCH_CHECK(names.insert(tensor.name).second, "[", call, "] cannot write '", path.string(),
+                  "': tensor '", tensor.name, "' is there twice");
       places[i].size = TensorEntry{tensor.dtype, tensor.shape, {}, 0, 0}.nbytes();
     }
   }
@@ -105,7 +105,7 @@ struct SafetensorsWriter::Impl {
     if (!metadata.empty()) {
       std::vector<std::string> pairs;
       for (const auto& [key, value] : metadata) pairs.push_back(json_string(key) + ":" + json_string(value));
-      members.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
+      members.push_back(fmt::format("\"{}\":{{{}}}", kSafetensorsMetadata, fmt::join(pairs, ",")));
     }
     for (const size_t i : shard.order) {
       members.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
@@ -118,18 +118,14 @@ struct SafetensorsWriter::Impl {
     return text;
   }
 
-  void write_index() const {
+  std::string index_text() const {
     nlohmann::json weight_map;  // sorts by name
     size_t total = 0;
     for (size_t i = 0; i < tensors.size(); ++i) {
       weight_map[tensors[i].name] = shards[places[i].shard].path.filename().string();
       total += places[i].size;
     }
-    const std::string text =
-        nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
-    AtomicFile file(index, call);
-    file.write(text.data(), text.size());
-    file.commit();
+    return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
   }
 };
 
@@ -147,15 +143,18 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   impl.assign_shards(shard_size);
   TORCH_CHECK(impl.index.empty() || !std::filesystem::exists(path), "[", call, "] '", path.string(),
               "' exists, and readers would take it instead of the shards; remove it or choose another name");
+  const std::string stale = path.string() + ".index.json";
+  TORCH_CHECK(!impl.index.empty() || !std::filesystem::exists(stale), "[", call, "] '", stale,
+              "' exists, and readers would take the shards that it lists; remove it or choose another name");
   for (auto& shard : impl.shards) {
     shard.header_bytes = impl.header(shard).size();
-    TORCH_CHECK(shard.header_bytes <= kMaxHeaderBytes, "[", call, "] cannot write '", shard.path.string(),
-                "': its header would have ", shard.header_bytes, " bytes, the format allows ",
-                kMaxHeaderBytes, "; save fewer tensors or less metadata");
+    TORCH_CHECK(shard.header_bytes <= kSafetensorsMaxHeader, "[", call, "] cannot write '",
+                shard.path.string(), "': its header would have ", shard.header_bytes,
+                " bytes, the format allows ", kSafetensorsMaxHeader, "; save fewer tensors or less metadata");
     size_t data = 0;
     for (const size_t i : shard.order) data += impl.places[i].size;
     shard.file = std::make_unique<AtomicFile>(shard.path, call);
-    shard.file->reserve(kLengthBytes + shard.header_bytes + data);
+    shard.file->reserve(kSafetensorsLengthBytes + shard.header_bytes + data);
   }
 }
 
@@ -167,14 +166,15 @@ void SafetensorsWriter::write(size_t tensor, size_t offset, const void* data, si
               impl_->tensors[tensor].name, "' has ", place.size, " bytes, and not ", size, " from ", offset,
               " on");
   Impl::Shard& shard = impl_->shards[place.shard];
-  shard.file->write_at(kLengthBytes + shard.header_bytes + place.begin + offset, data, size);
+  shard.file->write_at(kSafetensorsLengthBytes + shard.header_bytes + place.begin + offset, data, size);
   place.written += size;
 }
 
 void SafetensorsWriter::set_metadata(const Metadata& metadata) { impl_->metadata = metadata; }
 
-void SafetensorsWriter::commit() {
+void SafetensorsWriter::prepare() {
   Impl& impl = *impl_;
+  if (impl.prepared) return;
   for (size_t i = 0; i < impl.tensors.size(); ++i) {
     TORCH_CHECK(impl.places[i].written == impl.places[i].size, "[", impl.call, "] of tensor '",
                 impl.tensors[i].name, "' ", impl.places[i].written.load(), " bytes were written, and it has ",
@@ -186,14 +186,26 @@ void SafetensorsWriter::commit() {
                 shard.path.string(), "' have outgrown the space that was left for them");
     header.resize(shard.header_bytes, ' ');
     const uint64_t length = header.size();
-    shard.file->write_at(0, &length, kLengthBytes);
-    shard.file->write_at(kLengthBytes, header.data(), header.size());
-    shard.file->sync();
+    shard.file->write_at(0, &length, kSafetensorsLengthBytes);
+    shard.file->write_at(kSafetensorsLengthBytes, header.data(), header.size());
+    shard.file->prepare();
   }
+  if (!impl.index.empty()) {
+    const std::string text = impl.index_text();
+    impl.index_file = std::make_unique<AtomicFile>(impl.index, impl.call);
+    impl.index_file->write(text.data(), text.size());
+    impl.index_file->prepare();
+  }
+  impl.prepared = true;
+}
+
+void SafetensorsWriter::commit() {
+  Impl& impl = *impl_;
+  prepare();
   // While the shards change, no index may call old and new ones a whole.
   if (!impl.index.empty()) std::filesystem::remove(impl.index);
   for (auto& shard : impl.shards) shard.file->commit();
-  if (!impl.index.empty()) impl.write_index();
+  if (impl.index_file) impl.index_file->commit();
 }
 
 const std::vector<std::filesystem::path>& SafetensorsWriter::files() const noexcept { return impl_->files; }

@@ -27,8 +27,9 @@ struct TensorSpec {
 /// One file, or several shards and their index.
 ///
 /// Nothing is visible before commit(). On failure an earlier file of the name is intact and nothing is left
-/// behind. The bytes depend on names, values and metadata alone: in a file, wider dtypes come first, then
-/// names in byte order, as in the reference implementation, so that all data is aligned.
+/// behind; only if a rename itself fails, new shards may be there, without an index. The bytes depend on
+/// names, values and metadata alone: in a file, wider dtypes come first, then names in byte order, as in the
+/// reference implementation, so that all data is aligned.
 class SafetensorsWriter {
  public:
   /// Reserves the space on the disk; throws when there is not enough, when a name or dtype is one the format
@@ -48,7 +49,10 @@ class SafetensorsWriter {
   /// Replaces the metadata, as long as the text is no longer than what the constructor was given: for what
   /// is known only in the end.
   void set_metadata(const Metadata& metadata);
-  /// Syncs and renames; throws if bytes are missing. The last call on this object.
+  /// Does all of commit() that nobody sees: checks that no bytes are missing, puts the header before them and
+  /// has the disk keep it all. For several outputs that should appear together.
+  void prepare();
+  /// Prepares, unless that is done, and renames: the shards, then their index. The last call on this object.
   void commit();
 
   /// The files that commit() makes.

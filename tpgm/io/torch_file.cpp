@@ -137,26 +137,27 @@ class Unwrapper {
   const Dict* choose(const Dict* dict) {
     for (size_t depth = 0; depth < kMaxNesting; ++depth) {
       std::string_view chosen;
+      const Dict* inner = nullptr;
       for (const auto key : kStateDictKeys) {
-        const Value* inner = dict->find(key);
-        if (chosen.empty() && inner != nullptr && as_dict(*inner) != nullptr &&
-            has_tensors(*as_dict(*inner), 0)) {
-          chosen = key;
-        }
+        const Value* value = inner == nullptr ? dict->find(key) : nullptr;
+        if (value == nullptr || as_dict(*value) == nullptr || !has_tensors(*as_dict(*value), 0)) continue;
+        chosen = key;
+        inner = as_dict(*value);
       }
-      if (chosen.empty()) {
+      if (inner == nullptr) {
         if (has_direct_tensors(*dict)) return dict;
         size_t candidates = 0;
         for (const auto& [key, value] : dict->items) {
           const auto* name = std::get_if<Text>(&key);
           if (name == nullptr || as_dict(value) == nullptr || !has_tensors(*as_dict(value), 0)) continue;
           chosen = name->view;
+          inner = as_dict(value);
           ++candidates;
         }
         if (candidates != 1) return dict;
       }
       take(*dict, chosen);
-      dict = as_dict(*dict->find(chosen));
+      dict = inner;
     }
     return dict;
   }
@@ -232,7 +233,6 @@ class Unwrapper {
     for (const auto& item : dict.items) {
       const auto* text = std::get_if<Text>(&item.first);
       keys.push_back(text == nullptr ? "(no string)" : printable(text->view, 60));
-      if (keys.size() == 100) break;
     }
     return keys;
   }

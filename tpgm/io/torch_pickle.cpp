@@ -182,6 +182,13 @@ void TorchHost::mention(const Global& global, size_t offset) {
       throw Malformed{fmt::format("byte {}: it holds {}", offset, each.what), "only plain tensors are read"};
     }
   }
+  // Types of quantized tensors: torch.qint8, torch.QInt8Storage, torch.per_tensor_affine.
+  if (global.module == "torch" && (global.name.starts_with("qint") || global.name.starts_with("quint") ||
+                                   global.name.starts_with("QInt") || global.name.starts_with("QUInt") ||
+                                   global.name.starts_with("per_"))) {
+    throw Malformed{fmt::format("byte {}: it holds a quantized tensor; save it with dequantize()", offset),
+                    "only plain tensors are read"};
+  }
   throw Malformed{
       fmt::format("byte {}: refuses to call '{}', which is no tensor, parameter or plain container", offset,
                   printable(name)),

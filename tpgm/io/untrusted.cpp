@@ -27,7 +27,7 @@ size_t printable_character(std::string_view text) {
 
 }  // namespace
 
-void refuse(const char* call, const std::filesystem::path& path, const Malformed& malformed) {
+void refuse(const std::string& call, const std::filesystem::path& path, const Malformed& malformed) {
   TORCH_CHECK(false, "[", call, "] '", printable(path.string(), kMaxPath),
               "': ", printable(malformed.reason, 600), "; ", malformed.advice);
 }

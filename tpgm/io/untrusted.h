@@ -32,7 +32,8 @@ void require(bool condition, fmt::format_string<Args...> reason, Args&&... args)
 
 /// Throws c10::Error: "[call] 'path': reason; advice". What is quoted from the file is cut to a sane length
 /// and kept to one line.
-[[noreturn]] void refuse(const char* call, const std::filesystem::path& path, const Malformed& malformed);
+[[noreturn]] void refuse(const std::string& call, const std::filesystem::path& path,
+                         const Malformed& malformed);
 
 inline constexpr size_t kMaxPath = 4096;  ///< bytes of a path in a message, as many as it may have
 

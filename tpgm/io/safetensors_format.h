@@ -1,0 +1,12 @@
+// What the reader and the writer of safetensors both have to know.
+#pragma once
+
+#include <cstddef>
+
+namespace tpgm {
+
+inline constexpr size_t kSafetensorsLengthBytes = 8;  // before the header: its length
+inline constexpr size_t kSafetensorsMaxHeader = 100'000'000;
+inline constexpr const char* kSafetensorsMetadata = "__metadata__";
+
+}  // namespace tpgm
