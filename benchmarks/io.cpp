@@ -148,7 +148,11 @@ struct Files {
   }
   ~Files() {
     std::error_code ignored;
-    fs::remove_all(folder, ignored);
+    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
+    for (const char* file : {"a.safetensors", "b.safetensors", "out.safetensors", "pages"}) {
+      fs::remove(folder / file, ignored);
+    }
+    fs::remove(folder, ignored);
   }
 };
 

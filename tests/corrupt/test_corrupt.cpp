@@ -714,6 +714,8 @@ std::vector<Attack> pickle_attacks() {
       {"nested_dicts_deep", f, "100,000 dictionaries, one in the other", "found no tensors", pickle([] {
          return text("k") + put(0) + "0" + repeat("}" + get(0), 100'000) + "}" + repeat("s", 100'000);
        })},
+      {"dict_key_twice", f, "a key twice, first a dictionary of tensors, then None", "",
+       pickle([] { return dict({text("a"), dict({text("w"), one_float()}), text("a"), "N"}); })},
       {"laughs_lists", f, "lists of ten of the one before, 60 times", "found no tensors", pickle([] {
          std::string body = "]";
          for (int i = 0; i < 60; ++i) body += put(1) + "0](" + repeat(get(1), 10) + "e";
@@ -1284,13 +1286,13 @@ void open_and_read(const fs::path& path) {
 class Corrupt : public ::testing::TestWithParam<Attack> {
  protected:
   Corrupt() : folder_(fs::temp_directory_path() / ("tpgm-corrupt-" + std::to_string(::getpid()))) {
-    fs::remove_all(folder_);
+    test::remove_folder(folder_);
     fs::create_directories(folder_);
   }
   ~Corrupt() override {
     std::error_code error;
     fs::permissions(folder_ / "x", fs::perms::all, error);  // or a folder could not be removed
-    fs::remove_all(folder_, error);
+    test::remove_folder(folder_);
   }
 
   fs::path folder_;

@@ -2,10 +2,12 @@
 // bit.
 #pragma once
 
+#include <ftw.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,16 +16,23 @@
 
 namespace tpgm::test {
 
+/// With all that is in it. LibTorch 2.11 brings a std::filesystem::remove_all of its own, which crashes.
+inline void remove_folder(const std::filesystem::path& folder) {
+  ::nftw(
+      folder.c_str(), [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); }, 16,
+      FTW_DEPTH | FTW_PHYS);
+}
+
 class Scratch : public ::testing::Test {
  protected:
   Scratch() {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::temp_directory_path() /
               ("tpgm-" + std::string(info->name()) + "-" + std::to_string(::getpid()));
-    std::filesystem::remove_all(folder_);
+    remove_folder(folder_);
     std::filesystem::create_directories(folder_);
   }
-  ~Scratch() override { std::filesystem::remove_all(folder_); }
+  ~Scratch() override { remove_folder(folder_); }
 
   std::filesystem::path file(const std::string& name) const { return folder_ / name; }
   size_t files_in_folder() const {
