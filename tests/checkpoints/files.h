@@ -13,6 +13,7 @@
 
 #include "../io/scratch.h"
 #include "tpgm/io/checkpoint.h"
+#include "tpgm/io/hash.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm::test {
@@ -55,6 +56,13 @@ class Checkpoints : public Scratch {
  protected:
   Checkpoints() { torch::manual_seed(0); }
   ~Checkpoints() override { at::set_num_threads(threads_); }
+  void SetUp() override {
+    try {
+      Fingerprint();
+    } catch (const c10::Error& error) {
+      GTEST_SKIP() << error.what_without_backtrace();
+    }
+  }
 
   Checkpoint save(const std::string& name, const StateDict& tensors, const Metadata& metadata = {}) const {
     std::filesystem::create_directories(file(name).parent_path());
