@@ -30,8 +30,9 @@ demo: build  ## Theorem 1 and the three examples
 	@echo; echo '== example 3: a method of your own'
 	@cd build && bin/example-3-own-method
 
-bench: build  ## the projection, timed beside a rival's
+bench: build  ## the projection and merging checkpoints, timed beside rivals
 	build/bin/tpgm bench projection
+	build/bin/tpgm bench io
 
 format: check-clang-format  ## rewrite the sources in the house style
 	@$(CLANG_FORMAT) -i $(FORMATTED)
