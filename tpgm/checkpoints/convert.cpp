@@ -24,22 +24,14 @@ namespace {
 
 constexpr const char* kCall = "convert_checkpoint";
 
-struct NamedType {
-  const char* name;
-  at::ScalarType type;
-};
-constexpr std::array kTypes{NamedType{"fp64", at::kDouble},
-                            NamedType{"fp32", at::kFloat},
-                            NamedType{"fp16", at::kHalf},
-                            NamedType{"bf16", at::kBFloat16},
-                            NamedType{"fp8_e4m3", at::kFloat8_e4m3fn},
-                            NamedType{"fp8_e5m2", at::kFloat8_e5m2},
-                            NamedType{"float64", at::kDouble},
-                            NamedType{"float32", at::kFloat},
-                            NamedType{"float16", at::kHalf},
-                            NamedType{"bfloat16", at::kBFloat16},
-                            NamedType{"float8_e4m3fn", at::kFloat8_e4m3fn},
-                            NamedType{"float8_e5m2", at::kFloat8_e5m2}};
+// Beside the names of PyTorch and of safetensors.
+constexpr std::array<std::pair<std::string_view, at::ScalarType>, 6> kShortNames{
+    {{"fp64", at::kDouble},
+     {"fp32", at::kFloat},
+     {"fp16", at::kHalf},
+     {"bf16", at::kBFloat16},
+     {"fp8_e4m3", at::kFloat8_e4m3fn},
+     {"fp8_e5m2", at::kFloat8_e5m2}}};
 
 // What each `*` of the pattern stands for in `text`, the first as short as possible; nothing if it does not
 // match.
@@ -201,13 +193,16 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
 at::ScalarType parse_dtype(const std::string& text) {
   std::string name = text;
   for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  std::vector<std::string> known;
-  for (const auto& each : kTypes) {
-    if (name == each.name || text == dtype_name(each.type)) return each.type;
-    known.emplace_back(each.name);
+  std::vector<std::string_view> known;
+  for (const auto& [short_name, type] : kShortNames) {
+    if (name == short_name) return type;
+    known.push_back(short_name);
   }
-  TORCH_CHECK(false, "[parse_dtype] no floating-point type '", text, "'; known are ",
-              fmt::format("{}", fmt::join(known, ", ")));
+  const auto type = dtype_from_torch_name(name) ? dtype_from_torch_name(name) : dtype_from_name(text);
+  TORCH_CHECK(type && (*type == at::kDouble || std::isfinite(overflow_of(*type))),
+              "[parse_dtype] no floating-point type '", text, "'; known are ",
+              fmt::format("{}", fmt::join(known, ", ")), " and PyTorch's names");
+  return *type;
 }
 
 }  // namespace tpgm

@@ -20,7 +20,7 @@ std::string name_of(const Checkpoint& checkpoint) {
 }
 
 Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
-  const std::string placeholder(Fingerprint().text().size(), '0');
+  const std::string zeros(Fingerprint().text().size(), '0');
   for (const Checkpoint* input : inputs) {
     const auto made_by = input->metadata().find("tpgm.command");
     Input& each = inputs_.emplace_back();
@@ -29,7 +29,7 @@ Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
     if (made_by != input->metadata().end()) each.made_by = made_by->second;
     for (size_t i = 0; i < input->files().size(); ++i) {
       each.files.push_back(
-          {printable(input->files()[i].filename().string(), 255), input->mappings()[i], placeholder});
+          {printable(input->files()[i].filename().string(), 255), input->mappings()[i], zeros});
     }
   }
   for (const auto& [key, value] : inputs.back()->metadata()) {
@@ -66,7 +66,7 @@ void Provenance::read() {
       more = true;
       if (reader.offset < file.mapping->size()) continue;
       file.fingerprint = reader.fingerprint.text();
-      reader = Reader{reader.file + 1};
+      reader = Reader{reader.file + 1, 0, {}};
     }
   }
 }

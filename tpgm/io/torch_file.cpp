@@ -255,6 +255,14 @@ class Unwrapper {
   mutable size_t visits_ = 0;
 };
 
+void place_state_dict(TorchFile& result, const Value& root, const std::string& key, const TorchHost& host,
+                      const Locate& locate, size_t file_size, MemoryBudget& budget) {
+  Unwrapper unwrapper(host, budget);
+  const Found found = unwrapper.unwrap(root, key);
+  result.notes = std::move(unwrapper.notes);
+  place_all(result, found, host, locate, file_size, budget);
+}
+
 TorchFile parse_archive(std::string_view file, const std::string& key, MemoryBudget& budget) {
   const ZipArchive archive(file, budget);
   std::string root;
@@ -310,10 +318,7 @@ TorchFile parse_archive(std::string_view file, const std::string& key, MemoryBud
     place_all(result, found, host, locate, file.size(), budget);
   } else {
     result.format = "PyTorch archive";
-    Unwrapper unwrapper(host, budget);
-    const Found found = unwrapper.unwrap(value, key);
-    result.notes = std::move(unwrapper.notes);
-    place_all(result, found, host, locate, file.size(), budget);
+    place_state_dict(result, value, key, host, locate, file.size(), budget);
   }
   return result;
 }
@@ -379,10 +384,7 @@ TorchFile parse_stream(std::string_view file, const std::string& key, MemoryBudg
   };
   TorchFile result;
   result.format = "PyTorch pickle (before 1.6)";
-  Unwrapper unwrapper(host, budget);
-  const Found found = unwrapper.unwrap(object, key);
-  result.notes = std::move(unwrapper.notes);
-  place_all(result, found, host, locate, file.size(), budget);
+  place_state_dict(result, object, key, host, locate, file.size(), budget);
   return result;
 }
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "tpgm/io/dtypes.h"
+
 namespace tpgm::pickle {
 namespace {
 
@@ -13,50 +15,6 @@ enum Tag { kNothing, kStorage, kTensor, kScript };
 
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxKey = 1024;  // bytes of a storage's key, which is a number in files of PyTorch's
-
-struct NamedType {
-  std::string_view name;
-  at::ScalarType type;
-};
-
-constexpr std::array kStorages{
-    NamedType{"DoubleStorage", at::kDouble},
-    NamedType{"FloatStorage", at::kFloat},
-    NamedType{"HalfStorage", at::kHalf},
-    NamedType{"BFloat16Storage", at::kBFloat16},
-    NamedType{"LongStorage", at::kLong},
-    NamedType{"IntStorage", at::kInt},
-    NamedType{"ShortStorage", at::kShort},
-    NamedType{"CharStorage", at::kChar},
-    NamedType{"ByteStorage", at::kByte},
-    NamedType{"BoolStorage", at::kBool},
-    NamedType{"ComplexFloatStorage", at::kComplexFloat},
-    NamedType{"ComplexDoubleStorage", at::kComplexDouble},
-    NamedType{"UntypedStorage", at::kByte},
-};
-
-constexpr std::array kDtypes{
-    NamedType{"float64", at::kDouble},
-    NamedType{"float32", at::kFloat},
-    NamedType{"float16", at::kHalf},
-    NamedType{"bfloat16", at::kBFloat16},
-    NamedType{"int64", at::kLong},
-    NamedType{"int32", at::kInt},
-    NamedType{"int16", at::kShort},
-    NamedType{"int8", at::kChar},
-    NamedType{"uint8", at::kByte},
-    NamedType{"uint16", at::kUInt16},
-    NamedType{"uint32", at::kUInt32},
-    NamedType{"uint64", at::kUInt64},
-    NamedType{"bool", at::kBool},
-    NamedType{"complex64", at::kComplexFloat},
-    NamedType{"complex128", at::kComplexDouble},
-    NamedType{"float8_e4m3fn", at::kFloat8_e4m3fn},
-    NamedType{"float8_e5m2", at::kFloat8_e5m2},
-    NamedType{"float8_e4m3fnuz", at::kFloat8_e4m3fnuz},
-    NamedType{"float8_e5m2fnuz", at::kFloat8_e5m2fnuz},
-    NamedType{"float8_e8m0fnu", at::kFloat8_e8m0fnu},
-};
 
 // Rebuilt from a storage, a place in it, sizes and strides.
 constexpr std::array<std::string_view, 3> kTensors{
@@ -123,22 +81,14 @@ bool has(const Table& table, std::string_view name) {
   return std::find(table.begin(), table.end(), name) != table.end();
 }
 
-template <typename Table>
-std::optional<at::ScalarType> type_named(const Table& table, std::string_view name) {
-  for (const auto& each : table) {
-    if (each.name == name) return each.type;
-  }
-  return std::nullopt;
-}
-
 std::optional<at::ScalarType> storage_type(const Global& global) {
   const bool known =
       global.module == "torch" || global.module == "torch.cuda" || global.module == "torch.storage";
-  return known ? type_named(kStorages, global.name) : std::nullopt;
+  return known ? dtype_from_storage(global.name) : std::nullopt;
 }
 
 std::optional<at::ScalarType> dtype(const Global& global) {
-  return global.module == "torch" ? type_named(kDtypes, global.name) : std::nullopt;
+  return global.module == "torch" ? dtype_from_torch_name(global.name) : std::nullopt;
 }
 
 bool is_script(const Global& global) {
