@@ -1,5 +1,5 @@
 # What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11,
-# zlib, xxhash.
+# zlib, xxhash, utf8proc.
 
 find_program(TPGM_CCACHE ccache)
 if(TPGM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -33,6 +33,9 @@ find_package(ZLIB REQUIRED)  # TorchScript archives
 find_path(XXHASH_INCLUDE_DIR xxhash.h)  # without it, 'tpgm wise' and 'tpgm convert' say what to install
 find_library(XXHASH_LIBRARY xxhash)
 mark_as_advanced(XXHASH_INCLUDE_DIR XXHASH_LIBRARY)
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h)  # without it, CLIP's tokenizer says what to install
+find_library(UTF8PROC_LIBRARY utf8proc)
+mark_as_advanced(UTF8PROC_INCLUDE_DIR UTF8PROC_LIBRARY)
 
 if(TPGM_CUDA STREQUAL AUTO)
   if(TARGET torch_cuda)

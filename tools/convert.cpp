@@ -1,15 +1,20 @@
-// `tpgm convert`: any checkpoint into safetensors.
+// `tpgm convert`: any checkpoint into safetensors, under any library's names.
 #include "tpgm/checkpoints/convert.h"
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/checkpoints/provenance.h"
+#include "tpgm/io/file.h"
 #include "tpgm/io/untrusted.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/models/weights.h"
 
 namespace tpgm::tools {
 namespace {
@@ -17,10 +22,71 @@ namespace {
 struct Arguments {
   std::string input, output, key, dtype, shard_size;
   std::vector<std::string> renames, only, exclude;
+  std::string to, model;
   bool keep_prefix = false;
 };
 
+// Beside the weights in a folder for Hugging Face: what their processors read.
+constexpr std::array kCompanions{"vocab.json",
+                                 "merges.txt",
+                                 "tokenizer.json",
+                                 "tokenizer_config.json",
+                                 "special_tokens_map.json",
+                                 "preprocessor_config.json"};
+
+void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  for (const auto* name : kCompanions) {
+    if (!std::filesystem::is_regular_file(from / name, error) || std::filesystem::exists(to / name, error))
+      continue;
+    const MappedFile source(from / name, "convert");
+    AtomicFile copy(to / name, "convert");
+    copy.write(source.bytes().data(), source.size());
+    copy.commit();
+    fmt::print("{}\n", (to / name).string());
+  }
+}
+
+// Names and shapes of another library's.
+int convert_layout(const Arguments& args) {
+  if (!args.renames.empty() || !args.only.empty() || !args.exclude.empty() || args.keep_prefix) {
+    throw UsageError(
+        "--to writes a whole model: --rename, --only, --exclude and --keep-prefix do not go with it");
+  }
+  SaveOptions options;
+  options.layout(parse_layout(args.to));
+  if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
+  if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
+  const Checkpoint input(args.input, args.key);
+  print_notes("convert", input);
+  const ModelWeights weights =
+      read_weights(input, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
+  const auto print = [&](const std::vector<std::string>& notes) {
+    for (const auto& note : notes) say(fmt::format("tpgm convert: '{}': {}\n", args.input, note));
+  };
+  print(weights.notes);
+  Provenance provenance({&input});
+  provenance.start();
+  Metadata metadata = provenance.wait();
+  metadata["tpgm.command"] = fmt::format("tpgm convert {} --to {}", name_of(input), args.to);
+  options.metadata(metadata);
+  const bool folder = args.output.ends_with('/') || is_folder(args.output);
+  SavedModel saved;
+  const auto write = [&] { saved = save_as(weights, args.output, options); };
+  folder ? with_folder(args.output, write) : write();
+  print(saved.notes);
+  for (const auto& file : saved.files) fmt::print("{}\n", file.string());
+  if (folder && options.layout() == Layout::kHuggingFace) {
+    copy_companions(input.files().front().parent_path(), args.output);
+  }
+  fmt::print("{} tensors, {}, {} as {} (was {})\n", saved.tensors, bytes_text(saved.bytes),
+             to_text(weights.config.family), args.to, to_text(weights.layout));
+  return 0;
+}
+
 int convert(const Arguments& args) {
+  if (!args.to.empty()) return convert_layout(args);
+  if (!args.model.empty()) throw UsageError("--model goes with --to");
   ConvertOptions options;
   options.only(args.only).exclude(args.exclude);
   if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
@@ -76,6 +142,15 @@ Run configure_convert(CLI::App& app) {
   app.add_option("--shard-size", args->shard_size,
                  "Write files of at most this size (5GB) and an index; default: one file")
       ->check(parses(parse_bytes));
+  app.add_option("--to", args->to,
+                 "Write the whole model in the names and shapes of tpgm, openai (open_clip's too), hf, "
+                 "torchvision or "
+                 "timm; default: names as they are")
+      ->check(parses(parse_layout));
+  app.add_option(
+      "--model", args->model,
+      "With --to: the model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show; "
+      "default: as the checkpoint says");
   app.add_flag("--keep-prefix", args->keep_prefix,
                "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
   return [args] { return convert(*args); };

@@ -1,11 +1,15 @@
-// `tpgm list methods`: what there is, from the registries.
+// `tpgm list`: what there is, from the registries.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/text.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/names.h"
+#include "tpgm/models/registry.h"
 
 namespace tpgm::tools {
 namespace {
@@ -35,6 +39,77 @@ void print_methods() {
   }
 }
 
+std::vector<std::string> layout_names(Family family) {
+  std::vector<std::string> names;
+  for (const auto layout : layouts_of(family)) names.push_back(to_text(layout));
+  return names;
+}
+
+nlohmann::ordered_json models_as_json() {
+  auto result = nlohmann::ordered_json::array();
+  for (const auto& model : models()) {
+    ModelConfig config = parse_model(model.name);
+    const ModelCost cost = cost_of(config);
+    set_defaults(config);
+    const auto [mean, std] = normalization(config.family);
+    result.push_back({{"name", model.name},
+                      {"aliases", model.aliases},
+                      {"model", to_text(config)},
+                      {"parameters", cost.parameters},
+                      {"text_parameters", cost.text_parameters},
+                      {"gflops", cost.gflops},
+                      {"image_size", *config.image_size},
+                      {"mean", mean},
+                      {"std", std},
+                      {"layouts", layout_names(config.family)}});
+  }
+  return result;
+}
+
+void print_families() {
+  fmt::print(
+      "\nAny size in between: FAMILY:SIZE=VALUE,..., such as "
+      "vit:width=192,depth=6,heads=3,patch=4,image_size=32\n");
+  for (const auto family : {Family::kResNet, Family::kVit, Family::kClipResNet, Family::kClipVit}) {
+    ModelConfig config;
+    config.family = family;
+    set_defaults(config);
+    fmt::print("{}\n", to_text(family));
+    const auto print = [](const std::string& name, const char* help, const auto& value) {
+      fmt::print("    {:<15} {:<12} {}\n", name, value ? fmt::format("{}", *value) : "none", help);
+    };
+    visit_sizes(family, print, config);
+  }
+  fmt::print(
+      "script:FILE\n    any TorchScript module from images to features or logits; "
+      "script:FILE:image_size=32,channels=1\n");
+}
+
+void print_models() {
+  fmt::print("{:<18}{:>14}{:>8}{:>7}  {:<24}{:<24}{:<34}{}\n", "model", "parameters", "GFLOPs", "image",
+             "mean", "std", "checkpoint layouts", "also called");
+  for (const auto& model : models()) {
+    ModelConfig config = parse_model(model.name);
+    const ModelCost cost = cost_of(config);
+    set_defaults(config);
+    const auto [mean, std] = normalization(config.family);
+    const std::string text = cost.text_parameters > 0
+                                 ? fmt::format(" + {:.1f}", 1e-6 * static_cast<double>(cost.text_parameters))
+                                 : "";
+    fmt::print("{:<18}{:>14}{:>8.1f}{:>7}  {:<24}{:<24}{:<34}{}\n", model.name,
+               fmt::format("{:.1f}{} M", 1e-6 * static_cast<double>(cost.parameters), text), cost.gflops,
+               *config.image_size, fmt::format("{:.3f} {:.3f} {:.3f}", mean[0], mean[1], mean[2]),
+               fmt::format("{:.3f} {:.3f} {:.3f}", std[0], std[1], std[2]),
+               fmt::format("{}", fmt::join(layout_names(config.family), ", ")),
+               fmt::format("{}", fmt::join(model.aliases, ", ")));
+  }
+  fmt::print(
+      "\nParameters: of the image tower + of the text tower. GFLOPs: multiply-adds of one image.\n"
+      "Layouts: openai is open_clip's too; torchvision's ResNets are timm's and MoCo-v3's, timm's ViTs are "
+      "MoCo-v3's and MAE's.\n");
+  print_families();
+}
+
 }  // namespace
 
 Run configure_list(CLI::App& app) {
@@ -43,15 +118,16 @@ Run configure_list(CLI::App& app) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("what", options->what, "What to list: methods")
+  app.add_option("what", options->what, "What to list: models or methods")
       ->required()
-      ->check(CLI::IsMember({"methods"}));
+      ->check(CLI::IsMember({"models", "methods"}));
   app.add_flag("--json", options->json, "For a program to read");
   return [options] {
+    const bool models = options->what == "models";
     if (options->json) {
-      fmt::print("{}\n", methods_as_json().dump(2));
+      fmt::print("{}\n", (models ? models_as_json() : methods_as_json()).dump(2));
     } else {
-      print_methods();
+      models ? print_models() : print_methods();
     }
     return 0;
   };

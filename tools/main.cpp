@@ -18,10 +18,11 @@ using tpgm::tools::Command;
 using tpgm::tools::Run;
 
 constexpr Command kCommands[] = {
-    {"list", "methods, with their options and defaults", tpgm::tools::configure_list},
+    {"list", "models and methods, with their options and defaults", tpgm::tools::configure_list},
     {"inspect", "what is in a checkpoint, or how far two are apart", tpgm::tools::configure_inspect},
     {"wise", "two checkpoints into one, by a ratio; needs no model", tpgm::tools::configure_wise},
     {"convert", "any checkpoint into safetensors", tpgm::tools::configure_convert},
+    {"zeroshot", "class names and templates into a head, through CLIP", tpgm::tools::configure_zeroshot},
     {"theory", "Theorem 1 of the paper, numerically", tpgm::tools::configure_theory},
     {"bench", "our speed beside its rivals', in one run", tpgm::tools::configure_bench},
 };

@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "tools/command.h"
-#include "tools/text.h"
 
 namespace tpgm::tools {
 
-Progress::Progress(std::string what, size_t total)
+Progress::Progress(std::string what, size_t total, std::string (*amount_text)(size_t))
     : what_(std::move(what)),
       total_(total),
+      amount_text_(amount_text),
       terminal_(::isatty(STDERR_FILENO) == 1),
       next_(begin_ + std::chrono::seconds(terminal_ ? 1 : 10)) {}
 
@@ -32,9 +32,9 @@ void Progress::add(size_t bytes) {
   const double rate = static_cast<double>(done_) / seconds;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
   say(fmt::format("{}{}: {} of {} ({:.0f} %), {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
-                  bytes_text(done_), bytes_text(total_),
+                  amount_text_(done_), amount_text_(total_),
                   100.0 * static_cast<double>(done_) / static_cast<double>(total_),
-                  bytes_text(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n"));
+                  amount_text_(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n"));
   std::fflush(stderr);
   shown_ = true;
 }

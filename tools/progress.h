@@ -8,12 +8,14 @@
 #include <mutex>
 #include <string>
 
+#include "tools/text.h"
+
 namespace tpgm::tools {
 
 class Progress {
  public:
-  /// `what` is done to `total` bytes.
-  Progress(std::string what, size_t total);
+  /// `what` is done to `total` bytes, or to what `amount_text` calls them ("1,234 sentences").
+  Progress(std::string what, size_t total, std::string (*amount_text)(size_t) = bytes_text);
   /// Clears the line on a terminal.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -30,6 +32,7 @@ class Progress {
   std::mutex mutex_;
   std::string what_;
   size_t total_, done_ = 0;
+  std::string (*amount_text_)(size_t);
   bool terminal_;
   bool shown_ = false;
   Clock::time_point begin_ = Clock::now(), next_;

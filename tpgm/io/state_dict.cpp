@@ -126,8 +126,10 @@ StateDict load_state_dict(const std::filesystem::path& path) {
 }
 
 void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
-                     const std::vector<std::string>& exclude) {
-  load(module, tensors, exclude, {"load_state_dict", "state dict", ""});
+                     const std::vector<std::string>& exclude, const std::filesystem::path& file) {
+  load(module, tensors, exclude,
+       {"load_state_dict", file.empty() ? "state dict" : "file",
+        file.empty() ? "" : fmt::format(" ('{}')", file.string())});
 }
 
 void load_weights(torch::nn::Module& module, const std::filesystem::path& path,

@@ -1,0 +1,109 @@
+// `tpgm zeroshot`: class names and templates through CLIP's text tower, into a head.
+#include <fmt/format.h>
+#include <torch/cuda.h>
+
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "tools/command.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+#include "tpgm/io/file.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/models/weights.h"
+#include "tpgm/models/zero_shot.h"
+
+namespace tpgm::tools {
+namespace {
+
+struct Arguments {
+  std::string model, checkpoint, key, classnames, templates, vocab, output, device = "cpu";
+  std::int64_t batch_size = 256;
+};
+
+std::string sentences_text(size_t count) {
+  return fmt::format("{} sentences", grouped(static_cast<int64_t>(count)));
+}
+
+Tokenizer tokenizer_for(const Arguments& args) {
+  if (!args.vocab.empty()) return Tokenizer(args.vocab);
+  const auto beside = find_vocabulary(args.checkpoint);
+  TORCH_CHECK(
+      !beside.empty(), "[zeroshot] there is no vocabulary beside '", args.checkpoint,
+      "' (tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz); name one with --vocab");
+  return Tokenizer(beside);
+}
+
+// Class names that occur twice make two equal rows, between which no image can choose.
+void warn_of_twins(const std::vector<std::string>& names) {
+  std::set<std::string> seen;
+  for (const auto& name : names) {
+    if (!seen.insert(name).second) say(fmt::format("tpgm zeroshot: '{}' is the name of two classes\n", name));
+  }
+}
+
+int zeroshot(const Arguments& args) {
+  if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
+  check_device("zeroshot", args.device);
+  const auto names = load_class_names(args.classnames);
+  const auto templates =
+      args.templates.empty() ? std::vector<std::string>{"a photo of a {}."} : load_templates(args.templates);
+  warn_of_twins(names);
+  const Checkpoint checkpoint(args.checkpoint, args.key, "zeroshot");
+  print_notes("zeroshot", checkpoint);
+  const ModelWeights weights =
+      read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
+  for (const auto& note : weights.notes) say(fmt::format("tpgm zeroshot: '{}': {}\n", args.checkpoint, note));
+  TORCH_CHECK(weights.has_text(), "[zeroshot] '", args.checkpoint, "', a ", to_text(weights.config.family),
+              ", has no text tower; it takes a whole CLIP, both towers");
+  const Tokenizer tokenizer = tokenizer_for(args);
+  const auto text = make_clip_text(weights.config);
+  load_state_dict(*text, weights.text(), {}, args.checkpoint);
+  text->to(at::Device(args.device));
+  const at::Tensor* scale = weights.tensors.find("logit_scale");
+  TORCH_CHECK(scale != nullptr, "[zeroshot] '", args.checkpoint, "' has no logit_scale");
+
+  ZeroShotHead head;
+  {
+    Progress progress("tpgm zeroshot", names.size() * templates.size(), sentences_text);
+    head = make_zero_shot(*text, scale->to(at::Device(args.device), at::kFloat), tokenizer, names, templates,
+                          ZeroShotOptions().batch_size(args.batch_size), progress.callback());
+  }
+  if (head.truncated > 0) {
+    say(fmt::format("tpgm zeroshot: {} of {} are longer than {} tokens and were cut\n", head.truncated,
+                    sentences_text(names.size() * templates.size()), *weights.config.context));
+  }
+  save_zero_shot(head, args.output, {{"tpgm.model", to_text(weights.config)}});
+  fmt::print("{}\n{} classes, {} templates, {} features, logit scale {:.2f}\n", args.output, names.size(),
+             templates.size(), head.weight.size(1), scale->exp().item<float>());
+  return 0;
+}
+
+}  // namespace
+
+Run configure_zeroshot(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("--checkpoint", args->checkpoint, "CLIP, both towers: a file or a folder, of any layout")
+      ->required();
+  app.add_option("--classnames", args->classnames,
+                 "The classes: a file with one a line, JSON, or a data set's folder of class folders")
+      ->required();
+  app.add_option("-o,--output", args->output, "The head to write: a .safetensors file")->required();
+  app.add_option("--model", args->model,
+                 "The model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show "
+                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says");
+  app.add_option("--templates", args->templates,
+                 "A file with a sentence a line and {} for the class; default: 'a photo of a {}.'");
+  app.add_option(
+      "--vocab", args->vocab,
+      "The vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or "
+      "their folder; default: beside the checkpoint");
+  app.add_option("--key", args->key,
+                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
+  app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
+  app.add_option("--device", args->device, "cpu, cuda or cuda:N");
+  return [args] { return zeroshot(*args); };
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,111 @@
+// Attention: the packed projection, and CLIP's pooling.
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "tpgm/models/layers.h"
+
+namespace tpgm {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// x [batch, tokens, width] → queries, keys, values, each [batch, tokens, width] and a view of one product.
+// Autograd would stack the three gradients into one tensor first; here each goes into its own third of the
+// products, which costs no pass over the activations.
+struct PackedProjection : torch::autograd::Function<PackedProjection> {
+  static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                             const at::Tensor& bias) {
+    context->save_for_backward({x, weight});
+    return at::linear(x, weight, bias).chunk(3, -1);
+  }
+
+  static tensor_list backward(AutogradContext* context, tensor_list grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor rows = as_rows(saved[0]), &weight = saved[1];
+    at::Tensor grad_x, grad_weight, grad_bias;
+    if (context->needs_input_grad(0)) grad_x = at::empty_like(rows);
+    if (context->needs_input_grad(1)) grad_weight = at::empty_like(weight);
+    if (context->needs_input_grad(2)) grad_bias = at::empty({weight.size(0)}, weight.options());
+    const int64_t width = weight.size(0) / 3;
+    for (int64_t i = 0; i < 3; ++i) {
+      const at::Tensor grad =
+          grads[i].defined() ? as_rows(grads[i]) : at::zeros({rows.size(0), width}, rows.options());
+      const auto third = [&](const at::Tensor& all) { return all.narrow(0, i * width, width); };
+      if (grad_x.defined())
+        i == 0 ? at::mm_out(grad_x, grad, third(weight)) : grad_x.addmm_(grad, third(weight));
+      if (grad_weight.defined()) {
+        at::Tensor part = third(grad_weight);
+        at::mm_out(part, grad.t(), rows);
+      }
+      if (grad_bias.defined()) {
+        at::Tensor part = third(grad_bias);
+        at::sum_out(part, grad, 0);
+      }
+    }
+    return {grad_x.defined() ? grad_x.view_as(saved[0]) : grad_x, grad_weight, grad_bias};
+  }
+};
+
+// As autocast casts the arguments of at::linear, which the function above hides from it.
+at::Tensor autocast(const at::Tensor& tensor, c10::DeviceType device) {
+  if (!at::autocast::is_autocast_enabled(device)) return tensor;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
+
+// [batch, tokens, width] → [batch, heads, tokens, width / heads], a view.
+at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
+  return x.unflatten(-1, {heads, x.size(-1) / heads}).transpose(1, 2);
+}
+
+at::Tensor join_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
+
+}  // namespace
+
+AttentionImpl::AttentionImpl(int64_t width, int64_t heads) : heads_(heads) {
+  TORCH_CHECK(heads > 0 && width % heads == 0, "[Attention] a width of ", width, " cannot be split into ",
+              heads, " heads; choose a divisor");
+  qkv = register_module("qkv", Linear(width, 3 * width));
+  proj = register_module("proj", Linear(width, width));
+}
+
+at::Tensor AttentionImpl::forward(const at::Tensor& x, bool causal) {
+  const auto device = x.device().type();
+  const auto parts = PackedProjection::apply(autocast(x, device), autocast(qkv->weight, device),
+                                             autocast(qkv->bias, device));
+  const at::Tensor seen =
+      at::scaled_dot_product_attention(split_heads(parts[0], heads_), split_heads(parts[1], heads_),
+                                       split_heads(parts[2], heads_), {}, 0, causal);
+  return proj->forward(join_heads(seen));
+}
+
+AttentionPoolImpl::AttentionPoolImpl(int64_t pixels, int64_t width, int64_t heads, int64_t embedding)
+    : position(register_parameter("position", allocate({pixels + 1, width}))), heads_(heads) {
+  TORCH_CHECK(heads > 0 && width % heads == 0, "[AttentionPool] a width of ", width, " cannot be split into ",
+              heads, " heads; choose a divisor");
+  q_proj = register_module("q_proj", Linear(width, width));
+  k_proj = register_module("k_proj", Linear(width, width));
+  v_proj = register_module("v_proj", Linear(width, width));
+  c_proj = register_module("c_proj", Linear(width, embedding));
+}
+
+at::Tensor AttentionPoolImpl::forward(const at::Tensor& x) {
+  const at::Tensor pixels = x.flatten(2).transpose(1, 2);
+  const at::Tensor tokens = at::cat({pixels.mean(1, /*keepdim=*/true), pixels}, 1) + position;
+  const at::Tensor seen = at::scaled_dot_product_attention(
+      split_heads(q_proj->forward(tokens.narrow(1, 0, 1)), heads_),
+      split_heads(k_proj->forward(tokens), heads_), split_heads(v_proj->forward(tokens), heads_));
+  return c_proj->forward(join_heads(seen)).squeeze(1);
+}
+
+int64_t AttentionPoolImpl::multiply_adds() const {
+  const int64_t tokens = position.size(0), width = position.size(1);
+  const int64_t projections = (1 + 2 * tokens) * width * width + c_proj->weight.numel();
+  return projections + 2 * tokens * width;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,137 @@
+#include "tpgm/models/config.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+#include "tpgm/core/names.h"
+
+namespace tpgm {
+namespace {
+
+template <typename Number>
+bool parse_number(const std::string& text, Number& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end;
+}
+
+std::string text_of(int64_t value) { return fmt::format("{}", value); }
+std::string text_of(double value) { return fmt::format("{}", value); }
+std::string text_of(const std::string& value) { return value; }
+std::string text_of(bool value) { return value ? "true" : "false"; }
+
+void set(const std::string& name, const std::string& text, std::optional<std::string>& value) {
+  const auto one_of = [&](const std::vector<std::string>& known) {
+    for (const auto& each : known) {
+      if (text == each) return;
+    }
+    TORCH_CHECK(false, "[parse_model] ", name, "=", text, ": expected ",
+                fmt::format("{}", fmt::join(known, " or ")));
+  };
+  if (name == "layers") parse_layers(text);
+  if (name == "block") one_of({"basic", "bottleneck"});
+  if (name == "stem") one_of({"imagenet", "small"});
+  if (name == "activation") one_of({"gelu", "quick_gelu"});
+  if (name == "pool") one_of({"class", "mean"});
+  value = text;
+}
+
+void set(const std::string& name, const std::string& text, std::optional<bool>& value) {
+  TORCH_CHECK(text == "true" || text == "false", "[parse_model] ", name, "=", text,
+              ": expected true or false");
+  value = text == "true";
+}
+
+void set(const std::string& name, const std::string& text, std::optional<double>& value) {
+  double number = 0;
+  TORCH_CHECK(parse_number(text, number) && number > 0 && number < 1, "[parse_model] ", name, "=", text,
+              ": expected a number between 0 and 1");
+  value = number;
+}
+
+void set(const std::string& name, const std::string& text, std::optional<int64_t>& value) {
+  // Sizes far beyond any model's would only overflow their products.
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t least = name == "end_of_text" ? -1 : name == "embedding" ? 0 : 1;
+  int64_t number = 0;
+  TORCH_CHECK(parse_number(text, number) && number >= least && number <= kMost, "[parse_model] ", name, "=",
+              text, ": expected a whole number from ", least, " to ", kMost);
+  value = number;
+}
+
+}  // namespace
+
+std::string to_text(Family family) {
+  switch (family) {
+    case Family::kResNet:
+      return "resnet";
+    case Family::kVit:
+      return "vit";
+    case Family::kClipResNet:
+      return "clip-resnet";
+    case Family::kClipVit:
+      return "clip-vit";
+  }
+  TORCH_CHECK(false, "[to_text] not a Family");
+}
+
+void set_size(ModelConfig& config, const std::string& name, const std::string& value) {
+  std::vector<std::string> known;
+  bool found = false;
+  const auto visit = [&](const std::string& size, const char*, auto& member) {
+    known.push_back(size);
+    if (size != name) return;
+    set(name, value, member);
+    found = true;
+  };
+  visit_sizes(config.family, visit, config);
+  TORCH_CHECK(found, "[parse_model] a ", to_text(config.family), " has no '", name, "'; did you mean '",
+              nearest(name, known), "'? It has ", fmt::format("{}", fmt::join(known, ", ")));
+}
+
+void fill(ModelConfig& config, const ModelConfig& other) {
+  TORCH_INTERNAL_ASSERT(config.family == other.family);
+  const auto visit = [](const std::string&, const char*, auto& mine, const auto& theirs) {
+    if (!mine) mine = theirs;
+  };
+  visit_sizes(config.family, visit, config, other);
+}
+
+std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& theirs) {
+  TORCH_INTERNAL_ASSERT(ours.family == theirs.family);
+  std::vector<Conflict> found;
+  const auto visit = [&](const std::string& name, const char*, const auto& mine, const auto& other) {
+    if (mine && other && *mine != *other) found.push_back({name, text_of(*mine), text_of(*other)});
+  };
+  visit_sizes(ours.family, visit, ours, theirs);
+  return found;
+}
+
+std::string to_text(const ModelConfig& config) {
+  std::vector<std::string> sizes;
+  const auto visit = [&](const std::string& name, const char*, const auto& member) {
+    if (member) sizes.push_back(fmt::format("{}={}", name, text_of(*member)));
+  };
+  visit_sizes(config.family, visit, config);
+  return sizes.empty() ? to_text(config.family)
+                       : fmt::format("{}:{}", to_text(config.family), fmt::join(sizes, ","));
+}
+
+std::vector<int64_t> parse_layers(const std::string& text) {
+  std::vector<int64_t> layers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('-', begin), text.size());
+    int64_t count = 0;
+    TORCH_CHECK(parse_number(text.substr(begin, end - begin), count) && count > 0 && count <= 1000 &&
+                    layers.size() < 16,
+                "[parse_model] layers=", text, ": expected numbers of blocks such as 3-4-6-3");
+    layers.push_back(count);
+    begin = end + 1;
+  }
+  return layers;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,160 @@
+// The layers that the models are made of: torch::nn's in function and in names, but allocated without being
+// initialised (weights are about to be read), on any device, and with a BatchNorm that inference folds away.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tpgm {
+
+/// New parameters and buffers of this thread are made on `device` while it lives, as with Python's
+/// `with torch.device(...)`. On kMeta a model of any size takes no memory and no time.
+class OnDevice {
+ public:
+  explicit OnDevice(c10::Device device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  c10::Device before_;
+};
+
+/// An uninitialised fp32 tensor for a parameter or buffer.
+at::Tensor allocate(at::IntArrayRef sizes);
+
+/// y = x Wᵀ + b. weight [out, in], bias [out].
+class LinearImpl : public torch::nn::Module {
+ public:
+  LinearImpl(int64_t in, int64_t out, bool with_bias = true);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+};
+TORCH_MODULE(Linear);
+
+/// Over the last dimension.
+class LayerNormImpl : public torch::nn::Module {
+ public:
+  LayerNormImpl(int64_t width, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+
+ private:
+  double eps_;
+};
+TORCH_MODULE(LayerNorm);
+
+/// weight [out, in, kernel, kernel], no bias; padded so that stride 1 keeps the size.
+class Conv2dImpl : public torch::nn::Module {
+ public:
+  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
+  at::Tensor forward(const at::Tensor& x) const;
+  /// With other weights of the same shape, and a bias.
+  at::Tensor convolve(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& bias) const;
+  /// Pixels on a side of the result, of a map with `side`.
+  int64_t side_after(int64_t side) const { return (side - 1) / stride_ + 1; }
+  /// Multiply-adds on such a map.
+  int64_t multiply_adds(int64_t side) const;
+
+  at::Tensor weight;
+
+ private:
+  int64_t stride_, padding_;
+};
+TORCH_MODULE(Conv2d);
+
+/// As torch::nn's with its defaults: momentum 0.1, eps 1e-5, running statistics.
+class BatchNorm2dImpl : public torch::nn::Module {
+ public:
+  explicit BatchNorm2dImpl(int64_t channels);
+  at::Tensor forward(const at::Tensor& x);
+  /// In evaluation it is y = scale·x + shift, per channel.
+  at::Tensor scale() const;
+  at::Tensor shift(const at::Tensor& scale) const;
+
+  at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+};
+TORCH_MODULE(BatchNorm2d);
+
+/// norm(conv(x)); one convolution in evaluation without gradients.
+at::Tensor conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x);
+
+enum class Activation { kGelu, kQuickGelu };
+/// "gelu", "quick_gelu"; throws for others.
+Activation parse_activation(const std::string& text);
+
+/// GELU (with erf), or OpenAI's x·sigmoid(1.702x).
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+/// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
+/// values. q, k and v are views of the projection's output and their gradients enter its matrix products as
+/// they are; nothing is copied.
+class AttentionImpl : public torch::nn::Module {
+ public:
+  AttentionImpl(int64_t width, int64_t heads);
+  /// [batch, tokens, width] → the same. `causal`: no token sees a later one.
+  at::Tensor forward(const at::Tensor& x, bool causal);
+
+  Linear qkv{nullptr}, proj{nullptr};
+
+ private:
+  int64_t heads_;
+};
+TORCH_MODULE(Attention);
+
+struct TransformerOptions {
+  int64_t width, depth, heads, mlp;  // mlp: the hidden width of the two-layer perceptron
+  Activation activation;
+  double eps;
+  bool causal = false;
+};
+
+/// x + attn(norm1(x)), then x + mlp(norm2(x)).
+class TransformerBlockImpl : public torch::nn::Module {
+ public:
+  explicit TransformerBlockImpl(const TransformerOptions& options);
+  at::Tensor forward(const at::Tensor& x);
+
+  LayerNorm norm1{nullptr}, norm2{nullptr};
+  Attention attn{nullptr};
+  Linear fc1{nullptr}, fc2{nullptr};  // registered as mlp.fc1, mlp.fc2
+
+ private:
+  Activation activation_;
+  bool causal_;
+};
+TORCH_MODULE(TransformerBlock);
+
+/// Registers `depth` blocks as "blocks.0", "blocks.1", ... in `owner`.
+std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options);
+
+/// x through the first `count` blocks. `recompute`: keep only each block's input for the backward pass, and
+/// run the block again there; see recompute.h.
+at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, at::Tensor x, size_t count, bool recompute);
+
+/// CLIP's pooling of a ResNet's last map: the mean, as a token before the pixels, asks all of them.
+class AttentionPoolImpl : public torch::nn::Module {
+ public:
+  /// position [pixels + 1, width].
+  AttentionPoolImpl(int64_t pixels, int64_t width, int64_t heads, int64_t embedding);
+  /// [batch, channels, height, width] → [batch, embedding].
+  at::Tensor forward(const at::Tensor& x);
+  int64_t multiply_adds() const;
+
+  at::Tensor position;
+  Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, c_proj{nullptr};
+
+ private:
+  int64_t heads_;
+};
+TORCH_MODULE(AttentionPool);
+
+}  // namespace tpgm

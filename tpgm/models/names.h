@@ -1,0 +1,55 @@
+// Whose names a checkpoint uses: how other libraries call and shape the tensors of our models, in both
+// directions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/io/state_dict.h"
+#include "tpgm/models/config.h"
+
+namespace tpgm {
+
+enum class Layout {
+  kTpgm,         // ours: stem.*, blocks.* or layer1.*, norm, projection; head; CLIP: visual.*, text.*
+  kOpenAi,       // CLIP as OpenAI and open_clip save it
+  kHuggingFace,  // transformers' CLIPModel, CLIPVisionModel(WithProjection), CLIPTextModel(WithProjection)
+  kTorchvision,  // ResNet (timm's too) and ViT
+  kTimm,         // ViT; MoCo-v3's and MAE's
+};
+
+/// "tpgm", "openai", "hf", "torchvision", "timm".
+std::string to_text(Layout layout);
+Layout parse_layout(const std::string& text);
+/// The layouts that models of a family come in, ours first.
+std::vector<Layout> layouts_of(Family family);
+
+/// What the names of a checkpoint show.
+struct Recognised {
+  Layout layout;
+  Family family;
+  /// The names lie below it: "base_encoder." of MoCo-v3, "model." of Lightning. Often empty.
+  std::string prefix;
+  /// And this is missing before them: "vision_model." of what transformers 5 writes.
+  std::string missing;
+};
+/// Nothing if no layout fits.
+std::optional<Recognised> recognise(const std::vector<std::string>& names);
+
+struct Renamed {
+  StateDict tensors{"Tensor"};
+  /// Names that have no place in a model and are known to be left over from training or saving, as globs
+  /// with their number, for the user to read: "dropped 6 of 'fc.*', a projection head".
+  std::vector<std::string> notes;
+  /// Names that mean nothing in this layout.
+  std::vector<std::string> unknown;
+};
+/// Names and shapes of `layout` → ours. Nothing is computed but q, k, v stacked and transposed views.
+Renamed to_ours(const StateDict& tensors, const Recognised& recognised);
+
+/// Ours → names and shapes of `layout`; `notes` and `unknown` as above. Throws if the family has no such
+/// layout.
+Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout layout);
+
+}  // namespace tpgm

@@ -1,0 +1,45 @@
+// Mixed precision and memory formats: what to compute in, and how images lie in memory.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace tpgm {
+
+struct AutocastState {
+  c10::DeviceType device = c10::DeviceType::CPU;
+  bool enabled = false;
+  c10::ScalarType dtype = c10::ScalarType::BFloat16;
+  bool cached = true;  // cast each weight once, not at each use
+
+  /// Of this thread.
+  static AutocastState current(c10::DeviceType device);
+  /// For a part that runs without a graph first and with one later: a cached cast would have none.
+  AutocastState without_cache() const;
+};
+
+/// While it lives, matrix products and convolutions compute in `dtype` (bf16 by default) and what needs the
+/// range or the digits in fp32, as torch.autocast chooses. Parameters stay fp32: they are the masters that
+/// the optimizer and every method work on. End it before backward(), as in Python.
+class Autocast {
+ public:
+  explicit Autocast(c10::DeviceType device, c10::ScalarType dtype = c10::ScalarType::BFloat16);
+  explicit Autocast(const AutocastState& state);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  AutocastState before_;
+};
+
+/// Lays out the weights of convolutions as NHWC, in place; parameters keep their identity. Give the model
+/// images in the same format (images.contiguous(at::MemoryFormat::ChannelsLast)) and everything between stays
+/// in it. Do this before an anchor is taken.
+void to_channels_last(torch::nn::Module& module);
+
+}  // namespace tpgm

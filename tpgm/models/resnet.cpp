@@ -1,0 +1,182 @@
+#include "tpgm/models/resnet.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <torch/nn/init.h>
+
+#include <cmath>
+
+namespace tpgm {
+
+// conv-norm-relu, the last without the relu, added to a shortcut.
+class ResidualBlock : public torch::nn::Module {
+ public:
+  ResidualBlock(const ResNetOptions& options, int64_t in, int64_t width, int64_t stride)
+      : out(options.bottleneck() ? 4 * width : width), pool_(options.antialias() ? stride : 1) {
+    const int64_t conv_stride = options.antialias() ? 1 : stride;
+    if (options.bottleneck()) {
+      add(in, width, 1, 1);
+      add(width, width, 3, conv_stride);
+      add(width, out, 1, 1);
+    } else {
+      add(in, width, 3, conv_stride);
+      add(width, width, 3, 1);
+    }
+    if (stride != 1 || in != out) {
+      const auto downsample = register_module("downsample", std::make_shared<torch::nn::Module>());
+      shortcut_conv_ = downsample->register_module("0", Conv2d(in, out, 1, conv_stride));
+      shortcut_norm_ = downsample->register_module("1", BatchNorm2d(out));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    at::Tensor y = x;
+    for (size_t i = 0; i + 1 < convs_.size(); ++i) {
+      y = conv_norm(*convs_[i], *norms_[i], y).relu_();
+    }
+    y = conv_norm(*convs_.back(), *norms_.back(), pooled(y));
+    const at::Tensor shortcut =
+        shortcut_conv_.is_empty() ? x : conv_norm(*shortcut_conv_, *shortcut_norm_, pooled(x));
+    return y.add_(shortcut).relu_();
+  }
+
+  /// On a map of so many pixels on a side, which becomes the side of the result.
+  int64_t multiply_adds(int64_t& side) const {
+    int64_t count = 0, before = side;
+    for (size_t i = 0; i < convs_.size(); ++i) {
+      if (i + 1 == convs_.size()) side /= pool_;
+      count += convs_[i]->multiply_adds(side);
+      side = convs_[i]->side_after(side);
+    }
+    return count + (shortcut_conv_.is_empty() ? 0 : shortcut_conv_->multiply_adds(before / pool_));
+  }
+
+  /// The normalisation before the sum.
+  BatchNorm2dImpl& last_norm() { return *norms_.back(); }
+
+  const int64_t out;
+
+ private:
+  void add(int64_t in, int64_t width, int64_t kernel, int64_t stride) {
+    const size_t number = convs_.size() + 1;
+    convs_.push_back(register_module(fmt::format("conv{}", number), Conv2d(in, width, kernel, stride)));
+    norms_.push_back(register_module(fmt::format("bn{}", number), BatchNorm2d(width)));
+  }
+
+  at::Tensor pooled(const at::Tensor& x) const { return pool_ == 1 ? x : at::avg_pool2d(x, pool_); }
+
+  int64_t pool_;
+  std::vector<Conv2d> convs_;
+  std::vector<BatchNorm2d> norms_;
+  Conv2d shortcut_conv_{nullptr};
+  BatchNorm2d shortcut_norm_{nullptr};
+};
+
+ResNet::ResNet(const ResNetOptions& options) : options_(options) {
+  TORCH_CHECK(
+      !options.layers().empty() && options.width() > 0 && options.channels() > 0 && options.image_size() > 0,
+      "[ResNet] layers, width, channels and image_size must be positive");
+  const bool attention = options.pool_heads() > 0;
+  TORCH_CHECK(
+      attention == (options.embedding() > 0),
+      "[ResNet] pool_heads and embedding go together: both for attention pooling, neither for the mean");
+  const int64_t width = options.width();
+  const auto stem = register_module("stem", std::make_shared<torch::nn::Module>());
+  const auto add_stem = [&](int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+    const size_t number = stem_convs_.size() + 1;
+    stem_convs_.push_back(
+        stem->register_module(fmt::format("conv{}", number), Conv2d(in, out, kernel, stride)));
+    stem_norms_.push_back(stem->register_module(fmt::format("bn{}", number), BatchNorm2d(out)));
+  };
+  if (options.stem() == Stem::kThree) {
+    add_stem(options.channels(), width / 2, 3, 2);
+    add_stem(width / 2, width / 2, 3, 1);
+    add_stem(width / 2, width, 3, 1);
+  } else {
+    const bool small = options.stem() == Stem::kSmall;
+    add_stem(options.channels(), width, small ? 3 : 7, small ? 1 : 2);
+  }
+  names_ = {"stem"};
+  widths_ = {width};
+
+  int64_t in = width, scale = options.stem() == Stem::kSmall ? 1 : 4;
+  for (size_t stage = 0; stage < options.layers().size(); ++stage) {
+    const auto name = fmt::format("layer{}", stage + 1);
+    const auto list = register_module(name, std::make_shared<torch::nn::Module>());
+    TORCH_CHECK(options.layers()[stage] > 0, "[ResNet] stage ", stage + 1, " has no blocks");
+    for (int64_t i = 0; i < options.layers()[stage]; ++i) {
+      const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
+      const auto block = std::make_shared<ResidualBlock>(options, in, width << stage, stride);
+      residual_blocks_.push_back(list->register_module(fmt::format("{}", i), block));
+      names_.push_back(fmt::format("{}.{}", name, i));
+      widths_.push_back(in = block->out);
+      scale *= stride;
+    }
+  }
+  if (attention) {
+    TORCH_CHECK(options.image_size() % scale == 0, "[ResNet] image_size ", options.image_size(),
+                " is no multiple of ", scale, ", by which the stages divide it; attention pooling needs one");
+    const int64_t side = options.image_size() / scale;
+    pool_ =
+        register_module("pool", AttentionPool(side * side, in, options.pool_heads(), options.embedding()));
+    names_.emplace_back("pool");
+    widths_.push_back(options.embedding());
+  }
+}
+
+at::Tensor ResNet::stem(const at::Tensor& images) {
+  at::Tensor x = images;
+  for (size_t i = 0; i < stem_convs_.size(); ++i) {
+    x = conv_norm(*stem_convs_[i], *stem_norms_[i], x).relu_();
+  }
+  if (options_.stem() == Stem::kImageNet) return at::max_pool2d(x, 3, 2, 1);
+  return options_.stem() == Stem::kThree ? at::avg_pool2d(x, 2) : x;
+}
+
+at::Tensor ResNet::features(const at::Tensor& images, const std::string& layer) {
+  const size_t last = layer.empty() ? names_.size() - 1 : index_of(layer);
+  const bool attention = !pool_.is_empty() && last + 1 == names_.size();
+  check_images(images, /*any_size=*/!attention);
+  at::Tensor x = stem(images);
+  for (size_t i = 0; i < std::min(last, residual_blocks_.size()); ++i) x = residual_blocks_[i]->forward(x);
+  return attention ? pool_->forward(x) : x.mean({2, 3});
+}
+
+int64_t ResNet::num_features(const std::string& layer) const {
+  return layer.empty() ? widths_.back() : widths_[index_of(layer)];
+}
+
+int64_t ResNet::multiply_adds() const {
+  int64_t count = 0, side = options_.image_size();
+  for (const auto& conv : stem_convs_) {
+    count += conv->multiply_adds(side);
+    side = conv->side_after(side);
+  }
+  if (options_.stem() != Stem::kSmall) side /= 2;
+  for (const auto& block : residual_blocks_) count += block->multiply_adds(side);
+  return count + (pool_.is_empty() ? 0 : pool_->multiply_adds());
+}
+
+void ResNet::reset_parameters() {
+  const at::NoGradGuard no_grad;
+  for (const auto& module : modules()) {
+    if (auto* conv = module->as<Conv2dImpl>()) {
+      torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut, torch::kReLU);
+    } else if (auto* norm = module->as<BatchNorm2dImpl>()) {
+      norm->weight.fill_(1);
+      norm->bias.zero_();
+      norm->running_mean.zero_();
+      norm->running_var.fill_(1);
+      norm->num_batches_tracked.zero_();
+    }
+  }
+  if (pool_.is_empty()) return;
+  for (const auto& block : residual_blocks_) block->last_norm().weight.zero_();
+  const double std = 1 / std::sqrt(static_cast<double>(pool_->position.size(1)));
+  for (auto& item : pool_->named_parameters()) {
+    item.key().ends_with("bias") ? item.value().zero_() : item.value().normal_(0, std);
+  }
+}
+
+}  // namespace tpgm

@@ -1,0 +1,68 @@
+// ResNet (He et al. 2015, stride in the 3×3 convolution as in torchvision), and CLIP's (Radford et al. 2021).
+#pragma once
+
+#include <torch/arg.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tpgm/models/backbone.h"
+#include "tpgm/models/layers.h"
+
+namespace tpgm {
+
+enum class Stem {
+  kImageNet,  // 7×7, stride 2, then a max-pool of stride 2
+  kSmall,     // 3×3, stride 1: for images of 32 or 64 pixels
+  kThree,     // three 3×3, the first of stride 2, then an average-pool of stride 2
+};
+
+struct ResNetOptions {
+  /// Blocks in each stage; a stage halves the map and doubles the channels of the one before.
+  TORCH_ARG(std::vector<int64_t>, layers) = { 3, 4, 6, 3 };
+  /// Blocks of 1×1, 3×3, 1×1 convolutions that widen four times; else of two 3×3.
+  TORCH_ARG(bool, bottleneck) = true;
+  /// Channels of the first stage.
+  TORCH_ARG(int64_t, width) = 64;
+  TORCH_ARG(int64_t, channels) = 3;
+  TORCH_ARG(int64_t, image_size) = 224;
+  TORCH_ARG(Stem, stem) = Stem::kImageNet;
+  /// CLIP's: every stride of a block is an average-pool before a convolution.
+  TORCH_ARG(bool, antialias) = false;
+  /// CLIP's: attention in place of the mean over pixels, with so many heads, to so many features. 0: the
+  /// mean.
+  TORCH_ARG(int64_t, pool_heads) = 0;
+  TORCH_ARG(int64_t, embedding) = 0;
+};
+
+class ResidualBlock;
+
+/// Names: stem.conv1, stem.bn1 (…3), layer1.0.conv1, layer1.0.bn1, layer1.0.downsample.0, …, pool.*.
+class ResNet : public Backbone {
+ public:
+  explicit ResNet(const ResNetOptions& options);
+
+  at::Tensor features(const at::Tensor& images, const std::string& layer) override;
+  int64_t num_features(const std::string& layer) const override;
+  std::vector<std::string> blocks() const override { return names_; }
+  int64_t image_size() const override { return options_.image_size(); }
+  int64_t channels() const override { return options_.channels(); }
+  void reset_parameters() override;
+  /// Of one image, in convolutions and matrix products, as torchvision and timm count them.
+  int64_t multiply_adds() const;
+
+ private:
+  at::Tensor stem(const at::Tensor& images);
+
+  ResNetOptions options_;
+  std::vector<Conv2d> stem_convs_;
+  std::vector<BatchNorm2d> stem_norms_;
+  std::vector<std::shared_ptr<ResidualBlock>> residual_blocks_;
+  std::vector<int64_t> widths_;  // of what each of names_ gives
+  std::vector<std::string> names_;
+  AttentionPool pool_{nullptr};
+};
+
+}  // namespace tpgm

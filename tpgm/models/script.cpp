@@ -1,0 +1,158 @@
+#include "tpgm/models/script.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tpgm/core/names.h"
+
+namespace tpgm {
+namespace {
+
+constexpr std::string_view kScheme = "script:";
+constexpr const char* kCall = "ScriptBackbone";
+
+// The first line of what LibTorch says; the rest is a trace of its own.
+std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
+  // Errors inside a script begin with where, and end with what.
+  const size_t last = text.find_last_not_of('\n');
+  const size_t begin = text.starts_with("The following operation failed") ? text.rfind('\n', last) + 1 : 0;
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+// nn::Module takes no dots in a name: "layer1.0.weight" goes to the child of a child.
+template <typename Register>
+void register_below(torch::nn::Module& root, const std::string& name, const Register& add) {
+  torch::nn::Module* owner = &root;
+  size_t begin = 0;
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
+    const std::string part = name.substr(begin, dot - begin);
+    const auto children = owner->named_children();
+    const auto* child = children.find(part);
+    owner = child ? child->get() : owner->register_module(part, std::make_shared<torch::nn::Module>()).get();
+    begin = dot + 1;
+  }
+  add(*owner, name.substr(begin));
+}
+
+int64_t parse_size(const std::string& model, const std::string& item, const std::string& name) {
+  int64_t number = 0;
+  const char *begin = item.data() + name.size() + 1, *end = item.data() + item.size();
+  const auto [stop, error] = std::from_chars(begin, end, number);
+  TORCH_CHECK(error == std::errc() && stop == end && number > 0 && number <= 1 << 14, "[", kCall, "] '",
+              model, "': ", item, ": expected a whole number from 1 to ", 1 << 14);
+  return number;
+}
+
+}  // namespace
+
+bool is_script(const std::string& model) { return model.starts_with(kScheme); }
+
+ScriptBackbone::ScriptBackbone(const std::string& model) {
+  std::string file = model.substr(is_script(model) ? kScheme.size() : 0);
+  // A colon may be part of a path; sizes have an equals sign behind theirs.
+  if (const size_t colon = file.rfind(':');
+      colon != std::string::npos && file.find('=', colon) != std::string::npos) {
+    std::string sizes = file.substr(colon + 1);
+    file.resize(colon);
+    for (size_t begin = 0; begin <= sizes.size();) {
+      const size_t end = std::min(sizes.find(',', begin), sizes.size());
+      const std::string item = sizes.substr(begin, end - begin);
+      begin = end + 1;
+      if (item.starts_with("image_size=")) {
+        image_size_ = parse_size(model, item, "image_size");
+      } else if (item.starts_with("channels=")) {
+        channels_ = parse_size(model, item, "channels");
+      } else {
+        TORCH_CHECK(false, "[", kCall, "] '", model, "': '", item,
+                    "' is no size of a script; it has image_size and channels");
+      }
+    }
+  }
+  path_ = file;
+  std::error_code error;
+  TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kCall, "] '", file,
+              "' is no file; expected one saved with torch.jit.save");
+  try {
+    script_ = torch::jit::load(file, at::kCPU);
+  } catch (const std::exception& failure) {
+    TORCH_CHECK(false, "[", kCall, "] '", file, "' is no TorchScript module (", first_line(failure),
+                "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
+  }
+  for (const auto& item : script_.named_parameters()) {
+    register_below(*this, item.name, [&](torch::nn::Module& owner, const std::string& name) {
+      owner.register_parameter(name, item.value, item.value.requires_grad());
+    });
+    const std::string block = item.name.find('.') == std::string::npos ? item.name : block_name(item.name);
+    if (std::find(blocks_.begin(), blocks_.end(), block) == blocks_.end()) blocks_.push_back(block);
+  }
+  TORCH_CHECK(!blocks_.empty(), "[", kCall, "] '", file,
+              "' has no parameters, so there is nothing to tune: torch.jit.freeze makes them constants; save "
+              "it before that");
+  for (const auto& item : script_.named_buffers()) {
+    register_below(*this, item.name, [&](torch::nn::Module& owner, const std::string& name) {
+      owner.register_buffer(name, item.value);
+    });
+  }
+  const at::NoGradGuard no_grad;
+  eval();
+  num_features_ = run(at::zeros({1, channels_, image_size_, image_size_})).size(1);
+  train();
+}
+
+at::Tensor ScriptBackbone::run(const at::Tensor& images) {
+  torch::jit::IValue output;
+  try {
+    output = script_.forward({images});
+  } catch (const std::exception& failure) {
+    TORCH_CHECK(false, "[", kCall, "] '", path_.string(), "' fails on images ",
+                fmt::format("[{}]", fmt::join(images.sizes(), ",")), ": ", first_line(failure),
+                "; does it want other sizes? They go behind the file, script:FILE:image_size=32,channels=1");
+  }
+  TORCH_CHECK(output.isTensor(), "[", kCall, "] '", path_.string(), "' returns a ", output.tagKind(),
+              ", expected one tensor [batch, features]; wrap the module so that it returns only that");
+  const at::Tensor features = output.toTensor();
+  TORCH_CHECK(features.dim() == 2 && features.size(0) == images.size(0) && features.is_floating_point(), "[",
+              kCall, "] '", path_.string(), "' returns ", features.scalar_type(), " ",
+              fmt::format("[{}]", fmt::join(features.sizes(), ",")), " for ", images.size(0),
+              " images, expected [batch, features]; pool or flatten inside the module");
+  return features;
+}
+
+at::Tensor ScriptBackbone::features(const at::Tensor& images, const std::string& layer) {
+  TORCH_CHECK(layer.empty(), "[", kCall, "] a script has no layer '", layer,
+              "' to take features of; only its output");
+  return run(images);
+}
+
+int64_t ScriptBackbone::num_features(const std::string& layer) const {
+  TORCH_CHECK(layer.empty(), "[", kCall, "] a script has no layer '", layer,
+              "' to take features of; only its output");
+  return num_features_;
+}
+
+void ScriptBackbone::reset_parameters() {
+  TORCH_CHECK(false, "[", kCall, "] '", path_.string(),
+              "' cannot be drawn anew: its weights are in its file");
+}
+
+void ScriptBackbone::train(bool on) {
+  Backbone::train(on);
+  script_.train(on);
+}
+
+// The tensors are shared, so the script moves them for both.
+void ScriptBackbone::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  script_.to(device, dtype, non_blocking);
+}
+void ScriptBackbone::to(torch::Dtype dtype, bool non_blocking) { script_.to(dtype, non_blocking); }
+void ScriptBackbone::to(torch::Device device, bool non_blocking) { script_.to(device, non_blocking); }
+
+}  // namespace tpgm

@@ -1,0 +1,53 @@
+// A classifier from text: the names of the classes, in sentences, through CLIP's text tower.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/arg.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/models/clip.h"
+#include "tpgm/models/tokenizer.h"
+
+namespace tpgm {
+
+/// One class a line; or JSON: a list of names, or an object from folder or number to name, in the order that
+/// image folders are read in (numbers as numbers, others by name), where a name may also be the last of a
+/// list, as in ImageNet's class index; or a folder of class folders, whose names have '_' for ' '. Throws for
+/// an empty name, with its line.
+std::vector<std::string> load_class_names(const std::filesystem::path& path);
+
+/// One template a line, each with "{}" where the name goes. Throws for one without, and if there is none.
+std::vector<std::string> load_templates(const std::filesystem::path& path);
+
+struct ZeroShotOptions {
+  /// Sentences at a time.
+  TORCH_ARG(int64_t, batch_size) = 256;
+};
+
+struct ZeroShotHead {
+  /// [classes, embedding]: for each class the mean over templates of normalised embeddings, normalised again,
+  /// times exp(logit_scale). Logits are its product with normalised image features.
+  at::Tensor weight;
+  std::vector<std::string> class_names, templates;
+  /// Sentences that were longer than the context, and were cut.
+  int64_t truncated = 0;
+};
+
+/// `progress` is told the number of sentences after each batch. On the device of the text tower. Throws if
+/// the tokenizer's vocabulary is another model's.
+ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const Tokenizer& tokenizer,
+                            const std::vector<std::string>& class_names,
+                            const std::vector<std::string>& templates, const ZeroShotOptions& options = {},
+                            const std::function<void(size_t)>& progress = {});
+
+/// A safetensors file with "head.weight", and the names and templates in its metadata.
+void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file, Metadata metadata = {});
+ZeroShotHead load_zero_shot(const std::filesystem::path& file);
+
+}  // namespace tpgm
