@@ -3,6 +3,7 @@
 
 The goldens themselves are seeds as well (see run); they are not copied.
 """
+import gzip
 import json
 import pickletools
 import struct
@@ -99,5 +100,47 @@ def hand_made():
     write("torch_archive", "stream", b"\2" + state + b"\x80\x02]U\x010a." + struct.pack("<Q", 16) + bytes(64))
 
 
+def vocabularies():
+    """The least that each kind of file must have: tokens 'a' and 'b', one merge."""
+    tokens = ["a", "b", "a</w>", "b</w>", "ab</w>", "<|startoftext|>", "<|endoftext|>"]
+    vocab = {token: i for i, token in enumerate(tokens)}
+    words = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    split = {"type": "Split", "pattern": {"Regex": words}, "behavior": "Removed", "invert": True}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    space = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}
+    tokenizer = {
+        "added_tokens": [{"id": 6, "content": tokens[6], "single_word": False, "normalized": False},
+                         {"id": 7, "content": "Ab é", "normalized": True}],
+        "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, space, {"type": "Lowercase"}]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+        "decoder": {"x": [1.5, None]},
+        "model": {"type": "BPE", "dropout": None, "end_of_word_suffix": "</w>", "vocab": vocab,
+                  "merges": [["a", "b</w>"]]},
+    }
+    compact = json.dumps(tokenizer, separators=(",", ":"))
+    write("vocabulary", "tokenizer", compact.encode())
+    write("vocabulary", "merges_as_text", compact.replace('["a","b</w>"]', '"a b</w>"').encode())
+    write("vocabulary", "vocab", json.dumps(vocab).encode())
+    write("vocabulary", "list", b"title\na b</w>\r\na b\nab a</w>\n")
+    for name, data in {"packed": compact.encode(), "packed_list": b"title\na b</w>\n"}.items():
+        write("vocabulary", name, gzip.compress(data, mtime=0))
+
+
+def configs():
+    vision = {"image_size": 32, "num_channels": 3, "patch_size": 8, "hidden_size": 64, "num_hidden_layers": 2,
+              "num_attention_heads": 4, "intermediate_size": 128, "layer_norm_eps": 1e-5, "hidden_act": "gelu"}
+    text = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+            "vocab_size": 99, "max_position_embeddings": 16, "eos_token_id": 2}
+    both = {"model_type": "clip", "vision_config": vision, "text_config": text}
+    write("config_json", "clip", json.dumps(both).encode())
+    write("config_json", "vision", json.dumps({"model_type": "clip_vision_model", **vision}).encode())
+    vision = {"image_size": 32, "layers": 2, "width": 64, "head_width": 16, "patch_size": 8}
+    text = {"context_length": 16, "vocab_size": 99, "width": 64, "heads": 4, "layers": 2}
+    model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": vision, "text_cfg": text}
+    write("config_json", "open_clip", json.dumps({"model_cfg": model}).encode())
+
+
 parts_of_goldens()
 hand_made()
+vocabularies()
+configs()

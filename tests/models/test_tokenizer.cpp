@@ -379,7 +379,7 @@ TEST_F(TokenizerTest, RefusesEveryKindOfBrokenGzip) {
   const std::string zeros(1 << 20, ' ');
   for (int i = 0; i < 65; ++i) gzwrite(bomb, zeros.data(), 1 << 20);
   gzclose(bomb);
-  EXPECT_REFUSED(path, "it unpacks to more than 64 MiB");
+  EXPECT_REFUSED(path, "it unpacks to more than 16 MiB");
   write_bytes(path, "{");
   fs::resize_file(path, (64 << 20) + 1);
   EXPECT_REFUSED(path, "it has 67108865 bytes, and a vocabulary at most 64 MiB");

@@ -3,8 +3,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tpgm/io/file.h"
 #include "tpgm/io/untrusted.h"
@@ -14,18 +14,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxBytes = 16 << 20;
+constexpr const char* kCall = "read_weights";
+// Real ones have a few kB. What is parsed takes up to eighty times its text.
+constexpr size_t kMaxBytes = 1 << 19;
+constexpr const char* kWayOut = "restore it, or remove it and give the sizes with --model";
 
-Json parse(const std::filesystem::path& path) {
-  const MappedFile file(path, "read_weights");
-  Json json;
-  if (file.size() <= kMaxBytes) {
-    json = Json::parse(file.bytes(), nullptr, /*allow_exceptions=*/false);
-  } else {
-    json = Json::value_t::discarded;
-  }
-  TORCH_CHECK(json.is_object(), "[read_weights] '", path.string(),
-              "': it is no JSON object; restore it, or remove it and give the sizes with --model");
+Json parse(std::string_view text) {
+  if (text.size() > kMaxBytes)
+    throw Malformed{fmt::format("it has {} bytes, and a config at most {}", text.size(), kMaxBytes), kWayOut};
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) throw Malformed{"it is no JSON object", kWayOut};
   return json;
 }
 
@@ -35,27 +33,29 @@ const Json& child(const Json& json, const char* name) {
   return found != json.end() && found->is_object() ? *found : kNothing;
 }
 
-// Reads members of one object; a wrong type names the file and the key.
+// Reads members of one object.
 class Reader {
  public:
-  Reader(const Json& json, const std::filesystem::path& path) : json_(json), path_(path) {}
+  explicit Reader(const Json& json) : json_(json) {}
 
-  void operator()(const char* key, std::optional<int64_t>& into) const {
+  void operator()(const char* key, std::optional<int64_t>& into, int least = 1) const {
     if (const Json* value = find(key)) {
-      check(value->is_number_integer() && value->get<double>() >= 0 && value->get<double>() < 1 << 24, key,
-            "a size");
+      const double number = value->is_number_integer() ? value->get<double>() : -1;
+      check(number >= least && number < 1 << 24, key, *value, "a size");
       into = value->get<int64_t>();
     }
   }
   void operator()(const char* key, std::optional<double>& into) const {
     if (const Json* value = find(key)) {
-      check(value->is_number(), key, "a number");
+      check(value->is_number() && value->get<double>() > 0 && value->get<double>() < 1, key, *value,
+            "a number between 0 and 1");
       into = value->get<double>();
     }
   }
   void activation(const char* key, std::optional<std::string>& into) const {
     if (const Json* value = find(key)) {
-      check(value->is_string() && (*value == "gelu" || *value == "quick_gelu"), key, "gelu or quick_gelu");
+      check(value->is_string() && (*value == "gelu" || *value == "quick_gelu"), key, *value,
+            "gelu or quick_gelu");
       into = value->get<std::string>();
     }
   }
@@ -65,20 +65,22 @@ class Reader {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  void check(bool right, const char* key, const char* expected) const {
-    TORCH_CHECK(right, "[read_weights] '", path_.string(), "': ", key, " is ",
-                printable(json_.at(key).dump(-1, ' ', true), 40), ", expected ", expected);
+  static void check(bool right, const char* key, const Json& value, const char* expected) {
+    if (right) return;
+    // What is nested would be written by recursion, however deep.
+    const std::string found =
+        value.is_structured() ? fmt::format("an {}", value.type_name()) : printable(value.dump(), 40);
+    throw Malformed{fmt::format("{} is {}, expected {}", key, found, expected), kWayOut};
   }
 
   const Json& json_;
-  const std::filesystem::path& path_;
 };
 
 // CLIPModel's file has an object per tower; CLIPVisionModel's is the vision tower's own.
-void read_huggingface(const Json& json, const std::filesystem::path& path, ModelConfig& config) {
+void read_huggingface(const Json& json, ModelConfig& config) {
   const bool vision_only =
       json.value("model_type", "") == "clip_vision_model" || !json.contains("vision_config");
-  const Reader vision(vision_only ? json : child(json, "vision_config"), path);
+  const Reader vision(vision_only ? json : child(json, "vision_config"));
   vision("image_size", config.image_size);
   vision("num_channels", config.channels);
   vision("patch_size", config.patch);
@@ -88,22 +90,21 @@ void read_huggingface(const Json& json, const std::filesystem::path& path, Model
   vision("intermediate_size", config.mlp);
   vision("layer_norm_eps", config.eps);
   vision.activation("hidden_act", config.activation);
-  const Reader text(child(json, "text_config"), path);
+  const Reader text(child(json, "text_config"));
   text("hidden_size", config.text_width);
   text("num_hidden_layers", config.text_depth);
   text("num_attention_heads", config.text_heads);
   text("intermediate_size", config.text_mlp);
   text("vocab_size", config.vocab);
   text("max_position_embeddings", config.context);
-  text("eos_token_id", config.end_of_text);
+  text("eos_token_id", config.end_of_text, 0);
   // transformers' own rule: 2 is what old files say, and then it is the largest token of a text.
   if (config.end_of_text == 2) config.end_of_text = -1;
 }
 
-void read_open_clip(const Json& json, const std::filesystem::path& path, ModelConfig& config) {
+void read_open_clip(const Json& json, ModelConfig& config) {
   const Json& model = child(json, "model_cfg");
-  const Json &vision_json = child(model, "vision_cfg"), &text_json = child(model, "text_cfg");
-  const Reader vision(vision_json, path), text(text_json, path);
+  const Reader vision(child(model, "vision_cfg")), text(child(model, "text_cfg"));
   vision("image_size", config.image_size);
   vision("width", config.width);
   if (!is_resnet(config.family)) {
@@ -111,7 +112,7 @@ void read_open_clip(const Json& json, const std::filesystem::path& path, ModelCo
     vision("head_width", head_width);
     vision("layers", config.depth);
     vision("patch_size", config.patch);
-    if (config.width && head_width.value_or(64) > 0) config.heads = *config.width / head_width.value_or(64);
+    if (config.width) config.heads = *config.width / head_width.value_or(64);
   }
   text("width", config.text_width);
   text("layers", config.text_depth);
@@ -124,24 +125,38 @@ void read_open_clip(const Json& json, const std::filesystem::path& path, ModelCo
 
 }  // namespace
 
-std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family) {
-  if (!is_clip(family)) return std::nullopt;
-  std::error_code error;
-  ConfigFile result{folder / "open_clip_config.json", {}};
-  result.config.family = family;
-  if (std::filesystem::is_regular_file(result.path, error)) {
-    read_open_clip(parse(result.path), result.path, result.config);
-    return result;
+std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family) {
+  const Json json = parse(text);
+  ModelConfig config;
+  config.family = family;
+  if (kind == ConfigKind::kOpenClip) {
+    read_open_clip(json, config);
+    return config;
   }
-  result.path = folder / "config.json";
-  if (family != Family::kClipVit || !std::filesystem::is_regular_file(result.path, error))
-    return std::nullopt;
-  const Json json = parse(result.path);
   const auto type = json.find("model_type");
   if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip"))
     return std::nullopt;
-  read_huggingface(json, result.path, result.config);
-  return result;
+  read_huggingface(json, config);
+  return config;
+}
+
+std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family) {
+  if (!is_clip(family)) return std::nullopt;
+  std::error_code error;
+  auto kind = ConfigKind::kOpenClip;
+  auto path = folder / "open_clip_config.json";
+  if (!std::filesystem::is_regular_file(path, error)) {
+    kind = ConfigKind::kHuggingFace;
+    path = folder / "config.json";
+    if (family != Family::kClipVit || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  }
+  const MappedFile file(path, kCall);
+  try {
+    auto config = parse_config_json(file.bytes(), kind, family);
+    return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
+  } catch (const Malformed& malformed) {
+    refuse(kCall, path, malformed);
+  }
 }
 
 std::string huggingface_config(const ModelConfig& config, bool with_text) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tpgm/models/config.h"
 
@@ -16,6 +17,10 @@ struct ConfigFile {
   ModelConfig config;
 };
 std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family);
+
+/// The same of a file's text, whose name says the kind. Throws Malformed.
+enum class ConfigKind { kHuggingFace, kOpenClip };
+std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family);
 
 /// transformers' config.json for CLIPModel, or, without a text tower, CLIPVisionModelWithProjection. The
 /// family must be clip-vit and the config complete.

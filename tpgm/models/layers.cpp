@@ -48,6 +48,12 @@ at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, w
 
 at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
                                 const at::Tensor& bias) const {
+  // oneDNN writes beyond its workspace in the backward pass of such a one in channels-last, when its channels
+  // do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
+  if (x.is_cpu() && weights.size(2) == 1 && stride_ > 1 && weights.size(1) < 16) {
+    const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
+    return at::conv2d(pixels, weights, bias);
+  }
   return at::conv2d(x, weights, bias, stride_, padding_);
 }
 
@@ -76,7 +82,9 @@ at::Tensor BatchNorm2dImpl::shift(const at::Tensor& scale) const {
 }
 
 at::Tensor conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x) {
-  if (norm.is_training() || at::GradMode::is_enabled()) return norm.forward(conv.forward(x));
+  // On a GPU the bias of a convolution is a pass of its own, so that there is nothing to win.
+  const bool fold = x.is_cpu() && !norm.is_training() && !at::GradMode::is_enabled();
+  if (!fold) return norm.forward(conv.forward(x));
   const at::Tensor scale = norm.scale();
   return conv.convolve(x, conv.weight * scale.view({-1, 1, 1, 1}), norm.shift(scale));
 }

@@ -84,7 +84,7 @@ class BatchNorm2dImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BatchNorm2d);
 
-/// norm(conv(x)); one convolution in evaluation without gradients.
+/// norm(conv(x)); on the CPU, in evaluation and without gradients, one convolution.
 at::Tensor conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x);
 
 enum class Activation { kGelu, kQuickGelu };

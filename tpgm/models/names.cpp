@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tpgm/core/names.h"
+#include "tpgm/io/untrusted.h"
 #include "tpgm/models/layouts.h"
 
 namespace tpgm {
@@ -81,9 +82,9 @@ at::Tensor ours_from(const at::Tensor& theirs, Form form, const std::string& nam
   const bool fits = theirs.dim() > extra &&
                     theirs.sizes().slice(0, extra).equals(at::IntArrayRef{1, 1}.slice(0, extra)) &&
                     (form != Form::kTransposed || theirs.dim() == 2);
-  TORCH_CHECK(fits || extra == 0, "[to_ours] '", name, "' is ", theirs.sizes(), ", expected ", extra,
-              " dimensions of 1 before others");
-  TORCH_CHECK(fits || form != Form::kTransposed, "[to_ours] '", name, "' is ", theirs.sizes(),
+  TORCH_CHECK(fits || extra == 0, "[to_ours] '", printable(name), "' is ", theirs.sizes(), ", expected ",
+              extra, " dimensions of 1 before others");
+  TORCH_CHECK(fits || form != Form::kTransposed, "[to_ours] '", printable(name), "' is ", theirs.sizes(),
               ", expected a matrix");
   if (form == Form::kTransposed) return theirs.t();
   return extra == 0 ? theirs : theirs.flatten(0, extra).view(theirs.sizes().slice(extra));
@@ -201,6 +202,11 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
   std::map<std::string, std::pair<std::string_view, size_t>> dropped;  // glob → why, how many
   std::map<std::string, std::array<at::Tensor, 3>> stacks;
   std::vector<std::string> stack_order;
+  const auto insert = [&](const std::string& our_name, const at::Tensor& tensor, const std::string& theirs) {
+    TORCH_CHECK(!result.tensors.contains(our_name), "[to_ours] '", printable(theirs), "' is our '",
+                printable(our_name), "', and so is another; remove one of them");
+    result.tensors.insert(our_name, tensor);
+  };
   for (const auto& item : tensors) {
     std::string name = item.key();
     if (name.starts_with(recognised.prefix)) {
@@ -214,16 +220,14 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
     if (open_clip_text) name.erase(0, 5);  // of newer configurations of open_clip's
     name.insert(0, recognised.missing);
     if (ours && !leftover(name)) {
-      result.tensors.insert(name, item.value());
+      insert(name, item.value(), item.key());
     } else if (const auto found = match_theirs(*table, name)) {
       const std::string our_name = substitute(found->rule->ours, found->texts);
       if (found->rule->form == Form::kStacked) {
         if (!stacks.contains(our_name)) stack_order.push_back(our_name);
         stacks[our_name][found->part] = item.value();
       } else {
-        TORCH_CHECK(!result.tensors.contains(our_name), "[to_ours] '", item.key(),
-                    "' is there under two names");
-        result.tensors.insert(our_name, ours_from(item.value(), found->rule->form, item.key()));
+        insert(our_name, ours_from(item.value(), found->rule->form, item.key()), item.key());
       }
     } else if (const auto* left = leftover(name)) {
       auto& count = dropped[name.find('.') == std::string::npos ? name : std::string(left->glob)];
@@ -236,13 +240,13 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
     const auto& parts = stacks[name];
     for (size_t i = 0; i < parts.size(); ++i) {
       TORCH_CHECK(parts[i].defined() && parts[i].dim() > 0 && parts[i].sizes() == parts[0].sizes(),
-                  "[to_ours] of q, k and v of '", name, "' the ", std::array{"first", "second", "third"}[i],
-                  " is missing or of another shape");
+                  "[to_ours] of q, k and v of '", printable(name), "' the ",
+                  std::array{"first", "second", "third"}[i], " is missing or of another shape");
     }
     result.tensors.insert(name, at::cat(parts));
   }
   for (const auto& [glob, why] : dropped) {
-    result.notes.push_back(fmt::format("left out {} of '{}': {}", why.second, glob, why.first));
+    result.notes.push_back(fmt::format("left out {} of '{}': {}", why.second, printable(glob), why.first));
   }
   return result;
 }

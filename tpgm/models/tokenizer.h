@@ -12,6 +12,8 @@
 
 namespace tpgm {
 
+struct Vocabulary;  // vocabulary.h
+
 /// Byte-pair encoding as Hugging Face's CLIPTokenizer does it, id for id: normalization form C, white space,
 /// lower case character by character, words, bytes, merges. open_clip's and OpenAI's own tokenizers give the
 /// same ids for clean text; before that they repair what was decoded wrongly (ftfy) and replace HTML
@@ -36,9 +38,11 @@ class Tokenizer {
   ///   - a folder that has one of these; the first in this order is taken
   /// JSON, lists of merges and gzip are told apart by content.
   ///
-  /// Throws c10::Error for anything else, a vocabulary of another model, more than 64 MiB, ids that leave
-  /// gaps, merges of unknown tokens; and in a build without utf8proc.
+  /// Throws c10::Error for anything else, a vocabulary of another model, more than 64 MiB (16 MiB if it
+  /// was packed), ids that leave gaps, merges of unknown tokens; and in a build without utf8proc.
   explicit Tokenizer(const std::filesystem::path& path);
+  /// Throws Malformed for what is wrong with it as a whole.
+  explicit Tokenizer(const Vocabulary& vocabulary);
 
   int64_t vocab_size() const;
   int64_t start_of_text() const;

@@ -17,6 +17,7 @@ clip-anytorch 2.6.0 (OpenAI's clip package). A case's folder has
                             after/<name>                        BatchNorm's buffers and the first convolution after
                                                                 three steps of SGD(lr=0.01) on the loss of grad/
                             resized_images, resized_features    with position embeddings resized by the library
+    script.pt               (torchvision-resnet-basic) the model as TorchScript
     zeroshot.safetensors    (hf-clip) head [K, D] for names.txt and templates.txt, images, logits
 
 Names are the checkpoint's, without the dict and the "module." that training scripts wrap it in. The values are the
@@ -135,6 +136,11 @@ def write_zero_shot(oracle, folder):
     save_file({"head": head, "images": images, "logits": logits}, folder / "zeroshot.safetensors")
 
 
+def write_script(oracle, folder):
+    """The same model as TorchScript."""
+    oracles.save_script(torch.jit.script(oracle.model), folder / "script.pt")
+
+
 def transformers_tokenizer(folder):
     from transformers import CLIPTokenizer
 
@@ -164,7 +170,7 @@ CASES = {
         partial(oracles.open_clip_oracle, vision=RESNET | {"width": 2, "heads": 4}, text=SHORT_TEXT, embedding=24)),
     "torchvision-resnet-basic": Case(
         partial(oracles.torchvision_resnet, block="basic", layers=[2, 1, 1, 1], width=4, image_size=64,
-                num_classes=7)),
+                num_classes=7), also=write_script),
     "torchvision-resnet-bottleneck": Case(
         partial(oracles.torchvision_resnet, block="bottleneck", num_classes=7, **RESNET)),
     "torchvision-vit": Case(partial(oracles.torchvision_vit, num_classes=7, **VIT)),
