@@ -20,7 +20,7 @@ test: build  ## every test (those for a GPU are skipped without one), and the di
 	scripts/check_includes
 	ctest --preset release -j $(JOBS)
 
-demo: build  ## Theorem 1 and the three examples
+demo: build  ## Theorem 1 and the four examples
 	@echo '== tpgm theory: Theorem 1, numerically'
 	@build/bin/tpgm theory
 	@echo; echo '== example 1: any module'
@@ -29,10 +29,13 @@ demo: build  ## Theorem 1 and the three examples
 	@cd build && bin/example-2-two-checkpoints
 	@echo; echo '== example 3: a method of your own'
 	@cd build && bin/example-3-own-method
+	@echo; echo '== example 4: a pre-trained model of any library'
+	@cd build && bin/example-4-pretrained-model
 
-bench: build  ## the projection and merging checkpoints, timed beside rivals
+bench: build  ## the projection, merging checkpoints and a training step, timed beside rivals
 	build/bin/tpgm bench projection
 	build/bin/tpgm bench io
+	build/bin/tpgm bench step
 
 format: check-clang-format  ## rewrite the sources in the house style
 	@$(CLANG_FORMAT) -i $(FORMATTED)

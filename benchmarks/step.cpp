@@ -7,7 +7,10 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
@@ -16,12 +19,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/classifier.h"
@@ -67,16 +70,17 @@ class FusedAdamW {
   std::vector<at::Tensor> parameters_, averages_, squares_, steps_;
 };
 
+double median(std::vector<double> laps) {
+  std::nth_element(laps.begin(), laps.begin() + static_cast<ptrdiff_t>(laps.size() / 2), laps.end());
+  return laps[laps.size() / 2];
+}
+
 /// Marks moments of a device's work; nobody waits for it until the end, as nobody does in training.
 class Marks {
  public:
   explicit Marks(c10::Device device) : device_(device) {}
 
   void add() {
-    if (device_.is_cpu()) {
-      times_.push_back(std::chrono::steady_clock::now());
-      return;
-    }
     events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT)
         .record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   }
@@ -84,20 +88,13 @@ class Marks {
   /// Between each two neighbours.
   double median_ms() {
     std::vector<double> laps;
-    for (std::size_t i = 1; i < times_.size(); ++i) {
-      laps.push_back(std::chrono::duration<double, std::milli>(times_[i] - times_[i - 1]).count());
-    }
-    if (!events_.empty()) events_.back().synchronize();
-    for (std::size_t i = 1; i < events_.size(); ++i) {
-      laps.push_back(events_[i - 1].elapsedTime(events_[i]));
-    }
-    std::nth_element(laps.begin(), laps.begin() + static_cast<ptrdiff_t>(laps.size() / 2), laps.end());
-    return laps[laps.size() / 2];
+    events_.back().synchronize();
+    for (std::size_t i = 1; i < events_.size(); ++i) laps.push_back(events_[i - 1].elapsedTime(events_[i]));
+    return median(std::move(laps));
   }
 
  private:
   c10::Device device_;
-  std::vector<std::chrono::steady_clock::time_point> times_;
   std::deque<c10::Event> events_;
 };
 
@@ -121,44 +118,126 @@ class Peak {
   c10::DeviceIndex index_ = 0;
 };
 
-/// The share of the time since it was made in which some program waited for a CPU, as Linux counts it; 0
-/// where it does not. OpenMP's threads wait for each other, so that sharing the CPUs can cost one side a
-/// factor of ten, and a median does not show it.
-class Contention {
+StepTimes times_from(const Json& json) {
+  return {.name = json.at("name"),
+          .torch = json.at("torch"),
+          .training_ms = json.at("training_ms"),
+          .inference_ms = json.at("inference_ms"),
+          .training_peak_mib = json.at("training_peak_mib"),
+          .inference_peak_mib = json.at("inference_peak_mib"),
+          .losses = json.at("losses"),
+          .inference_loss = json.at("inference_loss")};
+}
+
+// What the rival reads, and by what it and we take turns; the folder goes with it.
+struct RivalFolder {
+  fs::path folder, input, go, done;
+  explicit RivalFolder(const fs::path& parent)
+      : folder(parent / fmt::format("tpgm-bench-step-{}", ::getpid())),
+        input(folder / "step.safetensors"),
+        go(folder / "go"),
+        done(folder / "done") {
+    fs::create_directories(folder);
+    for (const auto& path : {go, done}) {
+      TORCH_CHECK(::mkfifo(path.c_str(), 0600) == 0, "[bench step] cannot make '", path.string(), "'");
+    }
+  }
+  ~RivalFolder() {
+    std::error_code ignored;
+    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
+    for (const auto& path : {input, go, done, folder}) fs::remove(path, ignored);
+  }
+};
+
+/// Python with the rival's script. On the CPU it waits for its turn before each step, so that a machine whose
+/// speed drifts is fair to both.
+class Rival {
  public:
-  double share() const {
-    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin_;
-    return (waited_us() - waited_) / passed.count();
+  Rival(const StepOptions& options, const RivalFolder& folder)
+      : name_(options.python),
+        script_(options.rival.string()),
+        // Open in both directions, or opening would wait for the other side.
+        go_(::open(folder.go.c_str(), O_RDWR | O_CLOEXEC)),
+        done_(::open(folder.done.c_str(), O_RDWR | O_CLOEXEC)) {
+    const std::string command = fmt::format("'{}' '{}' '{}'", options.python, script_, folder.input.string());
+    pipe_ = ::popen(command.c_str(), "r");
+    TORCH_CHECK(pipe_ != nullptr && go_ >= 0 && done_ >= 0, "[bench step] cannot run Python");
+  }
+  ~Rival() {
+    ::close(go_);  // or it would wait for its turn forever
+    ::close(done_);
+    if (pipe_ != nullptr) ::pclose(pipe_);
+  }
+  Rival(const Rival&) = delete;
+  Rival& operator=(const Rival&) = delete;
+
+  /// Until it has done its warm-up or its step.
+  void wait_ready() {
+    pollfd waiting[2]{{done_, POLLIN, 0}, {::fileno(pipe_), POLLIN, 0}};
+    char mark = 0;
+    if (::poll(waiting, 2, -1) > 0 && (waiting[0].revents & POLLIN) != 0 && ::read(done_, &mark, 1) == 1)
+      return;
+    finish();  // it has something to say: why it stopped
+    TORCH_CHECK(false, "[bench step] the rival ended before its time");
+  }
+  void take_turn() {
+    TORCH_CHECK(::write(go_, ".", 1) == 1, "[bench step] the rival does not listen");
+    wait_ready();
+  }
+
+  /// Its report.
+  std::vector<StepTimes> finish() {
+    std::string said;
+    for (char buffer[4096]; const std::size_t count = ::fread(buffer, 1, sizeof buffer, pipe_);) {
+      said.append(buffer, count);
+    }
+    const int status = ::pclose(std::exchange(pipe_, nullptr));
+    const Json json = Json::parse(said, nullptr, /*allow_exceptions=*/false);
+    TORCH_CHECK(!json.is_object() || !json.contains("error"), "[bench step] --python '", name_,
+                "': ", json.value("error", ""));
+    TORCH_CHECK(status == 0 && json.is_object(), "[bench step] --python: '", name_, "' could not run ",
+                script_, " (",
+                WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
+                                  : fmt::format("signal {}", WTERMSIG(status)),
+                ")");
+    std::vector<StepTimes> times;
+    for (const auto& each : json.at("runs")) times.push_back(times_from(each));
+    return times;
   }
 
  private:
-  static double waited_us() {
-    std::ifstream pressure("/proc/pressure/cpu");
-    std::string line;
-    const std::string key = "total=";
-    std::getline(pressure, line);  // "some avg10=0.00 avg60=0.00 avg300=0.00 total=0"
-    const std::size_t at = line.find(key);
-    return at == std::string::npos ? 0 : std::strtod(line.c_str() + at + key.size(), nullptr);
-  }
-
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double waited_ = waited_us();
+  std::string name_, script_;
+  int go_, done_;
+  FILE* pipe_ = nullptr;
 };
 
 struct Median {
   double ms = 0, peak_mib = 0;
 };
 
-Median measure(c10::Device device, const StepReport& counts, const std::function<void()>& work) {
+Median measure(c10::Device device, const StepReport& counts, Rival* rival,
+               const std::function<void()>& work) {
   for (std::int64_t i = 0; i < counts.warmup; ++i) work();
-  const Peak peak(device);
-  Marks marks(device);
-  marks.add();
-  for (std::int64_t i = 0; i < counts.repeats; ++i) {
-    work();
+  if (!device.is_cpu()) {
+    const Peak peak(device);
+    Marks marks(device);
     marks.add();
+    for (std::int64_t i = 0; i < counts.repeats; ++i) {
+      work();
+      marks.add();
+    }
+    return {marks.median_ms(), peak.mib()};
   }
-  return {marks.median_ms(), peak.mib()};
+  std::vector<double> laps;
+  if (rival) rival->wait_ready();
+  for (std::int64_t i = 0; i < counts.repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    laps.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    if (rival) rival->take_turn();
+  }
+  return {median(std::move(laps)), 0};
 }
 
 at::Tensor forward(Classifier& model, const at::Tensor& images, bool amp) {
@@ -168,7 +247,7 @@ at::Tensor forward(Classifier& model, const at::Tensor& images, bool amp) {
 }
 
 StepTimes measure_ours(Classifier& model, const StepOptions& options, const StepReport& counts,
-                       const at::Tensor& images, const at::Tensor& labels) {
+                       const at::Tensor& images, const at::Tensor& labels, Rival* rival) {
   StepTimes times;
   times.name = "tpgm";
   times.torch = TORCH_VERSION;
@@ -176,7 +255,7 @@ StepTimes measure_ours(Classifier& model, const StepOptions& options, const Step
   {
     FusedAdamW optimizer(model.parameters());
     model.train();
-    const Median median = measure(options.device, counts, [&] {
+    const Median median = measure(options.device, counts, rival, [&] {
       const at::Tensor loss =
           at::cross_entropy_loss(forward(model, images, options.amp).to(at::kFloat), labels);
       loss.backward();
@@ -193,27 +272,12 @@ StepTimes measure_ours(Classifier& model, const StepOptions& options, const Step
   const at::NoGradGuard no_grad;
   at::Tensor logits;
   const Median median =
-      measure(options.device, counts, [&] { logits = forward(model, images, options.amp); });
+      measure(options.device, counts, rival, [&] { logits = forward(model, images, options.amp); });
   times.inference_ms = median.ms;
   times.inference_peak_mib = median.peak_mib;
   times.inference_loss = at::cross_entropy_loss(logits.to(at::kFloat), labels).item<double>();
   return times;
 }
-
-// What the rival reads; the folder goes with it.
-struct RivalFile {
-  fs::path folder, input;
-  explicit RivalFile(const fs::path& parent)
-      : folder(parent / fmt::format("tpgm-bench-step-{}", ::getpid())), input(folder / "step.safetensors") {
-    fs::create_directories(folder);
-  }
-  ~RivalFile() {
-    std::error_code ignored;
-    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
-    fs::remove(input, ignored);
-    fs::remove(folder, ignored);
-  }
-};
 
 Layout layout_of(Family family) {
   if (is_clip(family)) return Layout::kOpenAi;
@@ -252,40 +316,6 @@ Json sizes_json(ModelConfig config) {
   return json;
 }
 
-StepTimes times_from(const Json& json) {
-  return {.name = json.at("name"),
-          .torch = json.at("torch"),
-          .training_ms = json.at("training_ms"),
-          .inference_ms = json.at("inference_ms"),
-          .training_peak_mib = json.at("training_peak_mib"),
-          .inference_peak_mib = json.at("inference_peak_mib"),
-          .losses = json.at("losses"),
-          .inference_loss = json.at("inference_loss")};
-}
-
-std::vector<StepTimes> run_rival(const StepOptions& options, const fs::path& input) {
-  const std::string command =
-      fmt::format("'{}' '{}' '{}'", options.python, options.rival.string(), input.string());
-  FILE* pipe = ::popen(command.c_str(), "r");
-  TORCH_CHECK(pipe != nullptr, "[bench step] cannot run Python");
-  std::string said;
-  for (char buffer[4096]; const std::size_t count = ::fread(buffer, 1, sizeof buffer, pipe);) {
-    said.append(buffer, count);
-  }
-  const int status = ::pclose(pipe);
-  const Json json = Json::parse(said, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(!json.is_object() || !json.contains("error"), "[bench step] --python '", options.python,
-              "': ", json.value("error", ""));
-  TORCH_CHECK(status == 0 && json.is_object(), "[bench step] --python: '", options.python, "' could not run ",
-              options.rival.string(), " (",
-              WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
-                                : fmt::format("signal {}", WTERMSIG(status)),
-              ")");
-  std::vector<StepTimes> times;
-  for (const auto& each : json.at("runs")) times.push_back(times_from(each));
-  return times;
-}
-
 }  // namespace
 
 StepReport measure_step(const StepOptions& options) {
@@ -314,8 +344,10 @@ StepReport measure_step(const StepOptions& options) {
   at::Tensor images = at::randn({options.batch_size, report.channels, report.image_size, report.image_size});
   const at::Tensor labels = at::randint(options.classes, {options.batch_size}, at::kLong);
 
+  std::optional<RivalFolder> folder;
+  std::optional<Rival> rival;
   if (!options.python.empty()) {
-    const RivalFile file(options.folder);
+    folder.emplace(options.folder);
     StateDict tensors = rival_tensors(model, config);
     tensors.insert("images", images);
     tensors.insert("labels", labels);
@@ -328,12 +360,12 @@ StepReport measure_step(const StepOptions& options) {
         {"threads", at::get_num_threads()},
         {"warmup", report.warmup},
         {"repeats", report.repeats},
+        {"turns", !cuda},
         {"compile", options.compile},
         {"adamw", {{"lr", kRate}, {"betas", {kBeta1, kBeta2}}, {"weight_decay", kDecay}, {"eps", kEps}}}};
-    save_safetensors(tensors, file.input, {{"settings", settings.dump()}});
-    const Contention contention;
-    report.rivals = run_rival(options, file.input);
-    report.rival_contention = contention.share();
+    save_safetensors(tensors, folder->input, {{"settings", settings.dump()}});
+    rival.emplace(options, *folder);
+    if (cuda) report.rivals = rival->finish();
   }
 
   // As training scripts have it, and the rival.
@@ -344,9 +376,10 @@ StepReport measure_step(const StepOptions& options) {
     to_channels_last(model);
     images = images.contiguous(at::MemoryFormat::ChannelsLast);
   }
-  const Contention contention;
-  report.ours = measure_ours(model, options, report, images, labels.to(options.device));
-  report.our_contention = contention.share();
+  const bool turns = rival && !cuda;
+  report.ours =
+      measure_ours(model, options, report, images, labels.to(options.device), turns ? &*rival : nullptr);
+  if (turns) report.rivals = rival->finish();
   return report;
 }
 

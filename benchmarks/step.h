@@ -51,13 +51,11 @@ struct StepReport {
   std::int64_t warmup = 0, repeats = 0;
   StepTimes ours;
   std::vector<StepTimes> rivals;  ///< eager, and compile if asked for; none without a Python
-  /// The share of the time of either in which some program waited for a CPU. More than a few percent: others
-  /// were at work, and the times are worth nothing. 0 also where the system does not say.
-  double our_contention = 0, rival_contention = 0;
 };
 
-/// Throws if the device or the rival's script is not there, or the rival fails, with its own words. The rival
-/// goes first: it is the one that may lack something, and leaves the device empty.
+/// Throws if the device or the rival's script is not there, or the rival fails, with its own words. On the
+/// CPU the two take turns, step by step, as its speed may drift by more than they differ. On CUDA, where
+/// steps queue up, the rival goes first, and leaves the device empty.
 StepReport measure_step(const StepOptions& options);
 
 }  // namespace tpgm::benchmarks

@@ -1,4 +1,4 @@
-// Everything a training loop needs: the methods, the mathematics under them, and checkpoints.
+// Everything a training loop needs: the methods, the mathematics under them, models and checkpoints.
 #pragma once
 
 #include "tpgm/checkpoints/compare.h"
@@ -22,3 +22,9 @@
 #include "tpgm/methods/subset.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/methods/wise.h"
+#include "tpgm/models/classifier.h"
+#include "tpgm/models/names.h"
+#include "tpgm/models/precision.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/models/weights.h"
+#include "tpgm/models/zero_shot.h"

@@ -11,10 +11,12 @@ Prints JSON: {"runs": [{"name": "timm 1.0.30, eager", "training_ms": ...}, ...]}
 import importlib
 import importlib.metadata
 import json
+import os
 import sys
 import time
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 
 
 class Failure(Exception):
@@ -145,32 +147,54 @@ def make_model(settings, tensors):
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
-def measure(settings, work):
+class Turns:
+    """On the CPU, `tpgm` and this take turns step by step, so that a machine whose speed drifts is fair to both."""
+
+    def __init__(self, folder):
+        self.go = os.open(folder / "go", os.O_RDONLY)
+        self.done = os.open(folder / "done", os.O_WRONLY)
+
+    def ready(self):
+        os.write(self.done, b".")
+
+    def wait(self):
+        if not os.read(self.go, 1):
+            sys.exit("tpgm is gone")
+
+
+def measure(settings, turns, work):
     """The median in ms, and the most memory of the device that tensors took, in MiB."""
     for _ in range(settings["warmup"]):
         work()
-    cuda = settings["device"] == "cuda"
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-
-    def mark():
-        if not cuda:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    marks = [mark()]
+    if settings["device"] == "cuda":
+        return measure_cuda(settings, work)
+    laps = []
+    if turns:
+        turns.ready()
     for _ in range(settings["repeats"]):
+        if turns:
+            turns.wait()
+        begin = time.perf_counter()
         work()
-        marks.append(mark())
-    if cuda:  # nobody has waited for the device before
-        marks[-1].synchronize()
-    laps = sorted(a.elapsed_time(b) if cuda else (b - a) * 1e3 for a, b in zip(marks, marks[1:]))
-    return laps[len(laps) // 2], torch.cuda.max_memory_allocated() / 2**20 if cuda else 0.0
+        laps.append((time.perf_counter() - begin) * 1e3)
+        if turns:
+            turns.ready()
+    return sorted(laps)[len(laps) // 2], 0.0
 
 
-def run(settings, tensors, compiled):
+def measure_cuda(settings, work):
+    torch.cuda.reset_peak_memory_stats()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(settings["repeats"] + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        work()
+        mark.record()
+    marks[-1].synchronize()  # nobody has waited for the device before
+    laps = sorted(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))
+    return laps[len(laps) // 2], torch.cuda.max_memory_allocated() / 2**20
+
+
+def run(settings, tensors, turns, compiled):
     device = settings["device"]
     model, library = make_model(settings, tensors)
     model.to(device)
@@ -204,12 +228,12 @@ def run(settings, tensors, compiled):
             return forward(images)
 
     model.train()
-    training_ms, training_peak = measure(settings, step)
+    training_ms, training_peak = measure(settings, turns, step)
     losses = [loss.item() for loss in losses]
     del optimizer
     model.eval()
     with torch.no_grad():
-        inference_ms, inference_peak = measure(settings, infer)
+        inference_ms, inference_peak = measure(settings, turns, infer)
         inference_loss = loss_of().item()
     return {"name": f"{library}, {'compile' if compiled else 'eager'}", "torch": torch.__version__.split("+")[0],
             "training_ms": training_ms, "inference_ms": inference_ms, "training_peak_mib": training_peak,
@@ -230,8 +254,9 @@ def measure_all(path):
     torch.set_num_threads(settings["threads"])
     torch.backends.cudnn.benchmark = True  # as training scripts have it, and `tpgm bench step`
     runs = []
+    turns = Turns(Path(path).parent) if settings["turns"] else None
     for compiled in [False, True] if settings["compile"] else [False]:
-        runs.append(run(settings, tensors, compiled))
+        runs.append(run(settings, tensors, None if compiled else turns, compiled))
         if settings["device"] == "cuda":
             torch.cuda.empty_cache()
     return {"runs": runs}

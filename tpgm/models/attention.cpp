@@ -73,14 +73,14 @@ AttentionImpl::AttentionImpl(int64_t width, int64_t heads) : heads_(heads) {
   proj = register_module("proj", Linear(width, width));
 }
 
-at::Tensor AttentionImpl::forward(const at::Tensor& x, bool causal) {
+at::Tensor AttentionImpl::attend(const at::Tensor& x, bool causal) {
   const auto device = x.device().type();
   const auto parts = PackedProjection::apply(autocast(x, device), autocast(qkv->weight, device),
                                              autocast(qkv->bias, device));
   const at::Tensor seen =
       at::scaled_dot_product_attention(split_heads(parts[0], heads_), split_heads(parts[1], heads_),
                                        split_heads(parts[2], heads_), {}, 0, causal);
-  return proj->forward(join_heads(seen));
+  return join_heads(seen);
 }
 
 AttentionPoolImpl::AttentionPoolImpl(int64_t pixels, int64_t width, int64_t heads, int64_t embedding)

@@ -2,6 +2,7 @@
 #include "tpgm/models/layers.h"
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -29,6 +30,12 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
 }
 
 at::Tensor LinearImpl::forward(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+
+at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  // Autocast has no such product for operands of two types.
+  if (at::autocast::is_autocast_enabled(x.device().type())) return residual + forward(x);
+  return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
+}
 
 LayerNormImpl::LayerNormImpl(int64_t width, double eps)
     : weight(register_parameter("weight", allocate({width}))),
@@ -113,8 +120,8 @@ TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& options)
 }
 
 at::Tensor TransformerBlockImpl::forward(const at::Tensor& x) {
-  const at::Tensor seen = x + attn->forward(norm1->forward(x), causal_);
-  return seen + fc2->forward(activate(activation_, fc1->forward(norm2->forward(seen))));
+  const at::Tensor seen = attn->proj->add_to(x, attn->attend(norm1->forward(x), causal_));
+  return fc2->add_to(seen, activate(activation_, fc1->forward(norm2->forward(seen))));
 }
 
 std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options) {

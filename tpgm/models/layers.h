@@ -34,6 +34,8 @@ class LinearImpl : public torch::nn::Module {
  public:
   LinearImpl(int64_t in, int64_t out, bool with_bias = true);
   at::Tensor forward(const at::Tensor& x) const;
+  /// residual + forward(x), in one pass less over the result.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
 
   at::Tensor weight, bias;
 };
@@ -100,8 +102,9 @@ at::Tensor activate(Activation activation, const at::Tensor& x);
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t width, int64_t heads);
-  /// [batch, tokens, width] → the same. `causal`: no token sees a later one.
-  at::Tensor forward(const at::Tensor& x, bool causal);
+  /// [batch, tokens, width] → the same, still to be projected. `causal`: no token sees a later one.
+  at::Tensor attend(const at::Tensor& x, bool causal);
+  at::Tensor forward(const at::Tensor& x, bool causal) { return proj->forward(attend(x, causal)); }
 
   Linear qkv{nullptr}, proj{nullptr};
 

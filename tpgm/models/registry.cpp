@@ -9,6 +9,7 @@
 
 #include "tpgm/core/names.h"
 #include "tpgm/models/resnet.h"
+#include "tpgm/models/script.h"
 #include "tpgm/models/vit.h"
 
 namespace tpgm {
@@ -107,6 +108,9 @@ const std::vector<ModelInfo>& models() {
 }
 
 ModelConfig parse_model(const std::string& text) {
+  TORCH_CHECK(!is_script(text), "[parse_model] '", text,
+              "' is a TorchScript module, which has no sizes to choose; this takes a model of ours, see "
+              "'tpgm list models'");
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string name = text.substr(0, colon);
   std::optional<ModelConfig> config;

@@ -1,0 +1,76 @@
+// A checkpoint of any library as a classifier, fine-tuned under TPGM, saved, and written back for that
+// library:
+//   example-4-pretrained-model [CHECKPOINT]
+// Without a checkpoint it makes a small one, as timm would save it.
+#include <fmt/format.h>
+#include <torch/torch.h>
+#include <tpgm/tpgm.h>
+
+#include <string>
+
+namespace {
+
+std::string make_checkpoint() {
+  const auto config = tpgm::parse_model("vit:width=64,depth=3,heads=2,patch=8,image_size=32");
+  const auto backbone = tpgm::make_backbone(config);
+  backbone->reset_parameters();
+  const auto timms = tpgm::from_ours(tpgm::state_dict(*backbone), config, tpgm::Layout::kTimm);
+  tpgm::save_safetensors(timms.tensors, "timm-vit.safetensors");
+  return "timm-vit.safetensors";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  torch::manual_seed(0);
+  try {
+    const bool own = argc < 2;
+    const std::string checkpoint = own ? make_checkpoint() : argv[1];
+
+    // What model it is, the checkpoint says itself, but for what shapes do not show: here, the heads.
+    const auto loaded = tpgm::load_classifier(
+        own ? "vit:heads=2" : "", checkpoint,
+        tpgm::LoadOptions().head(tpgm::Head::kFresh).classifier(tpgm::ClassifierOptions().num_classes(4)));
+    for (const auto& note : loaded.notes) fmt::print("note: {}\n", note);
+    auto& model = *loaded.model;
+    fmt::print("{}\n", loaded.metadata.at("tpgm.model"));
+
+    // Images of four classes that differ in brightness.
+    const auto size = model.backbone->image_size();
+    const auto draw = [&](int64_t count) {
+      const auto labels = torch::randint(4, {count});
+      const auto images =
+          torch::randn({count, model.backbone->channels(), size, size}) + labels.view({-1, 1, 1, 1});
+      return std::pair(images, labels);
+    };
+    const auto loss = [&](const auto& batch) {
+      return torch::nn::functional::cross_entropy(model.forward(batch.first), batch.second);
+    };
+
+    // A fresh head has no pre-trained values to stay near; the model knows, and knows its blocks.
+    auto groups = model.block_globs();
+    groups.pop_back();  // the head's
+    tpgm::Tpgm tpgm(model,
+                    tpgm::TpgmOptions().radius_lr(1e-2).tv(1e-3).groups(groups).exclude(model.unanchored()));
+    torch::optim::AdamW optimizer(model.parameters(), 1e-3);
+    for (int step = 0; step < 20; ++step) {
+      optimizer.zero_grad();
+      const auto value = loss(draw(16));
+      value.backward();
+      optimizer.step();
+      tpgm.step([&] { return loss(draw(16)); });
+      if (step % 5 == 4) fmt::print("step {:>2}  loss {:.3f}\n", step + 1, value.template item<float>());
+    }
+
+    tpgm::save_weights(model, "tuned.safetensors", loaded.metadata);
+    const auto tuned = tpgm::read_weights(tpgm::Checkpoint("tuned.safetensors"));
+    const auto layout = tpgm::parse_layout(loaded.metadata.at("tpgm.layout"));
+    const auto saved =
+        tpgm::save_as(tuned, "tuned-for-python.safetensors", tpgm::SaveOptions().layout(layout));
+    fmt::print("tuned.safetensors, and for Python, named as {} names them, {}\n", tpgm::to_text(layout),
+               saved.files.front().string());
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "{}\n", error.what_without_backtrace());
+    return 1;
+  }
+}

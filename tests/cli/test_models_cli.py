@@ -1,0 +1,197 @@
+"""The commands that know models, as a user runs them: python3 test_models_cli.py path/to/tpgm"""
+
+import json
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import test_cli
+from test_cli import Command, floats, read_safetensors, tpgm
+
+GOLDENS = Path(__file__).resolve().parent.parent / "models" / "goldens"
+CLIP = GOLDENS / "hf-clip"
+
+
+def tensor(path, name):
+    """Shape and values."""
+    found = read_safetensors(path)[0][name]
+    return found[1], floats(found)
+
+
+class ModelsCommand(Command):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="tpgm-models-cli-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def run_ok(self, *arguments):
+        result = tpgm(*arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def error(self, status, *arguments):
+        """The last line of an error; notes may come before it."""
+        result = tpgm(*arguments)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr.splitlines()[-1]
+
+
+class ListModels(ModelsCommand):
+    def test_table(self):
+        text = self.expect(0, "list", "models")
+        for name in ("clip-rn50", "clip-vit-l-14-336", "resnet101", "vit-l-16", "script:FILE"):
+            self.assertIn(name, text)
+        row = next(line for line in text.splitlines() if line.startswith("resnet50 "))
+        for part in ("23.5 M", "4.1", "224", "0.485 0.456 0.406", "0.229 0.224 0.225", "tpgm, torchvision, timm"):
+            self.assertIn(part, row)
+
+    def test_json(self):
+        models = {each["name"]: each for each in json.loads(self.expect(0, "list", "models", "--json"))}
+        clip = models["clip-vit-b-32"]
+        self.assertEqual(clip["parameters"] + clip["text_parameters"], 151277313)
+        self.assertIn("ViT-B/32", clip["aliases"])
+        self.assertEqual(clip["layouts"], ["tpgm", "openai", "hf"])
+        self.assertAlmostEqual(models["vit-b-16"]["gflops"], 17.56, places=2)
+
+
+class ZeroShot(ModelsCommand):
+    def setUp(self):
+        super().setUp()
+        self.output = self.folder / "head.safetensors"
+
+    def arguments(self, **changes):
+        options = {"checkpoint": CLIP, "classnames": CLIP / "names.txt", "templates": CLIP / "templates.txt",
+                   "output": self.output} | changes
+        flat = []
+        for name, value in options.items():
+            if value is not None:
+                flat += ["--" + name.replace("_", "-"), value]
+        return ["zeroshot", *flat]
+
+    def refused(self, status=1, **changes):
+        line = self.error(status, *self.arguments(**changes))
+        self.assertFalse(self.output.exists())
+        return line
+
+    def write(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return self.folder / name
+
+    def test_equals_hugging_face(self):
+        result = self.run_ok(*self.arguments())
+        self.assertIn("6 classes, 3 templates, 24 features", result.stdout)
+        shape, values = tensor(self.output, "head.weight")
+        golden_shape, golden = tensor(CLIP / "zeroshot.safetensors", "head")
+        self.assertEqual(shape, golden_shape)
+        largest = max(abs(each) for each in golden)
+        for ours, theirs in zip(values, golden):
+            self.assertLess(abs(ours - theirs), 1e-5 * largest)
+        metadata = read_safetensors(self.output)[1]
+        names = (CLIP / "names.txt").read_text(encoding="utf-8").splitlines()
+        self.assertEqual(json.loads(metadata["tpgm.classes"]), names)
+        self.assertTrue(metadata["tpgm.model"].startswith("clip-vit:image_size=32"))
+
+    def test_every_way_to_say_the_same(self):
+        self.run_ok(*self.arguments())
+        expected = tensor(self.output, "head.weight")
+        names = (CLIP / "names.txt").read_text(encoding="utf-8").splitlines()
+        as_json = self.write("names.json", json.dumps(names))
+        for changes in ({"classnames": as_json}, {"batch_size": 1}, {"model": "clip-vit"}, {"vocab": CLIP / "vocab.json"},
+                        {"vocab": CLIP / "tokenizer.json"}, {"vocab": CLIP}, {"checkpoint": CLIP / "model.safetensors"}):
+            self.run_ok(*self.arguments(**changes))
+            shape, values = tensor(self.output, "head.weight")
+            self.assertEqual(shape, expected[0])
+            self.assertLess(max(abs(a - b) for a, b in zip(values, expected[1])), 1e-4, changes)
+
+    def test_folders_are_classes(self):
+        for name in ("golden_retriever", "cat"):
+            (self.folder / "data" / name).mkdir(parents=True)
+        self.run_ok(*self.arguments(classnames=self.folder / "data", templates=None))
+        metadata = read_safetensors(self.output)[1]
+        self.assertEqual(json.loads(metadata["tpgm.classes"]), ["cat", "golden retriever"])
+        self.assertEqual(json.loads(metadata["tpgm.templates"]), ["a photo of a {}."])
+
+    def test_notes(self):
+        twice = self.write("twice.txt", "cat\ncat\n" + "very " * 100 + "long\n")
+        said = self.run_ok(*self.arguments(classnames=twice)).stderr
+        self.assertIn("'cat' is the name of two classes", said)
+        self.assertIn("3 of 9 sentences are longer than 77 tokens and were cut", said)
+
+    def test_refused(self):
+        self.assertIn("line 2 is empty", self.refused(classnames=self.write("gap.txt", "cat\n\ndog\n")))
+        self.assertIn("has no {} for the name", self.refused(templates=self.write("t.txt", "a photo\n")))
+        self.assertIn("is a resnet (layout: torchvision), not a clip-vit",
+                      self.refused(checkpoint=GOLDENS / "torchvision-resnet-basic/model.pth", model="ViT-B/32"))
+        self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "hf-clip-vision"))
+        self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "torchvision-resnet-basic/model.pth"))
+        self.assertIn("there is no vocabulary beside", self.refused(checkpoint=GOLDENS / "openai-clip-vit/model.pt"))
+        self.assertIn("the vocabulary has", self.refused(vocab=GOLDENS / "tokenizer/list"))
+        self.assertIn("did you mean 'clip-vit-b-32'", self.refused(model="clip-vit-b-33"))
+        self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
+        self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))
+        self.assertIn("expected cpu, cuda or cuda:N", self.refused(2, device="tpu"))
+
+
+class ConvertTo(ModelsCommand):
+    def test_round_trip(self):
+        for case, layout in (("hf-clip", "hf"), ("torchvision-vit/model.pth", "torchvision")):
+            ours, back = self.folder / "ours.safetensors", self.folder / "back.safetensors"
+            model = [] if layout == "hf" else ["--model", "vit:heads=2"]
+            self.run_ok("convert", GOLDENS / case, "--to", "tpgm", "-o", ours, *model)
+            self.run_ok("convert", ours, "--to", layout, "-o", back)
+            plain = self.folder / "plain.safetensors"
+            self.run_ok("convert", GOLDENS / case, "-o", plain)
+            self.assertEqual(read_safetensors(back)[0], read_safetensors(plain)[0])
+
+    def test_huggingface_folder(self):
+        folder = self.folder / "hf"
+        result = self.run_ok("convert", CLIP, "--to", "hf", "-o", str(folder) + "/", "--dtype", "fp16")
+        self.assertIn("clip-vit as hf", result.stdout)
+        for name in ("model.safetensors", "config.json", "tokenizer.json", "vocab.json", "merges.txt"):
+            self.assertTrue((folder / name).is_file(), name)
+        config = json.loads((folder / "config.json").read_text())
+        original = json.loads((CLIP / "config.json").read_text())
+        for tower in ("vision_config", "text_config"):
+            for key, value in config[tower].items():
+                self.assertEqual(value, original[tower][key], key)
+        self.assertEqual(read_safetensors(folder / "model.safetensors")[1]["format"], "pt")
+
+    def test_shards(self):
+        self.run_ok("convert", CLIP, "--to", "openai", "-o", str(self.folder) + "/", "--shard-size", "100kB")
+        self.assertTrue((self.folder / "model.safetensors.index.json").is_file())
+        self.run_ok("convert", self.folder, "--to", "hf", "-o", self.folder / "again.safetensors")
+
+    def test_refused(self):
+        output = self.folder / "x.safetensors"
+        self.assertIn("a clip-vit has no layout timm; it has tpgm, openai, hf",
+                      self.error(1, "convert", CLIP, "--to", "timm", "-o", output))
+        self.assertIn("do not go with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
+        self.assertIn("--model goes with --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
+        self.assertIn("no layout 'keras'", self.error(2, "convert", CLIP, "--to", "keras", "-o", output))
+        self.assertIn("are those of no model known here",
+                      self.error(1, "convert", GOLDENS.parent.parent / "io/goldens/shapes.safetensors", "--to", "hf", "-o", output))
+        self.assertFalse(output.exists())
+
+
+class BenchStep(ModelsCommand):
+    SMALL = ("bench", "step", "--model", "vit:width=32,depth=1,heads=2,patch=8,image_size=16", "-b", "2", "--repeats", "1",
+             "--warmup", "0", "--classes", "4")
+
+    def test_ours_alone(self):
+        text = self.expect(0, *self.SMALL)
+        self.assertIn("training step, tpgm", text)
+        report = json.loads(self.expect(0, *self.SMALL, "--json"))
+        self.assertGreater(report["ours"]["training_ms"], 0)
+
+    def test_refused(self):
+        self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
+        self.assertIn("could not run", self.error(1, *self.SMALL, "--python", "/nowhere/python", "--rival", __file__))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    test_cli.COMMAND = str(Path(sys.argv.pop(1)).resolve())
+    unittest.main()
