@@ -48,10 +48,9 @@ int main(int argc, char** argv) {
     };
 
     // A fresh head has no pre-trained values to stay near; the model knows, and knows its blocks.
-    auto groups = model.block_globs();
-    groups.pop_back();  // the head's
-    tpgm::Tpgm tpgm(model,
-                    tpgm::TpgmOptions().radius_lr(1e-2).tv(1e-3).groups(groups).exclude(model.unanchored()));
+    tpgm::Tpgm tpgm(
+        model,
+        tpgm::TpgmOptions().radius_lr(1e-2).tv(1e-3).groups(model.block_globs()).exclude(model.unanchored()));
     torch::optim::AdamW optimizer(model.parameters(), 1e-3);
     for (int step = 0; step < 20; ++step) {
       optimizer.zero_grad();

@@ -58,7 +58,6 @@ int convert_layout(const Arguments& args) {
   if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
   if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
   const Checkpoint input(args.input, args.key);
-  print_notes("convert", input);
   const ModelWeights weights =
       read_weights(input, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
   const auto print = [&](const std::vector<std::string>& notes) {
@@ -68,9 +67,19 @@ int convert_layout(const Arguments& args) {
   Provenance provenance({&input});
   provenance.start();
   Metadata metadata = provenance.wait();
-  metadata["tpgm.command"] = fmt::format("tpgm convert {} --to {}", name_of(input), args.to);
+  std::string command = fmt::format("tpgm convert {} --to {}", name_of(input), args.to);
+  for (const auto& [flag, value] : {std::pair("--key", args.key),
+                                    {"--model", args.model},
+                                    {"--dtype", args.dtype},
+                                    {"--shard-size", args.shard_size}}) {
+    if (!value.empty()) command += fmt::format(" {} '{}'", flag, value);
+  }
+  metadata["tpgm.command"] = command;
   options.metadata(metadata);
-  const bool folder = args.output.ends_with('/') || is_folder(args.output);
+  // What transformers reads is a folder.
+  const bool for_transformers =
+      options.layout() == Layout::kHuggingFace && !args.output.ends_with(".safetensors");
+  const bool folder = args.output.ends_with('/') || is_folder(args.output) || for_transformers;
   SavedModel saved;
   const auto write = [&] { saved = save_as(weights, args.output, options); };
   folder ? with_folder(args.output, write) : write();
@@ -147,10 +156,11 @@ Run configure_convert(CLI::App& app) {
                  "torchvision or "
                  "timm; default: names as they are")
       ->check(parses(parse_layout));
-  app.add_option(
-      "--model", args->model,
-      "With --to: the model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show; "
-      "default: as the checkpoint says");
+  app.add_option("--model", args->model,
+                 "With --to: the model, as 'tpgm list models' calls it, with sizes that the checkpoint does "
+                 "not show; "
+                 "default: as the checkpoint says")
+      ->check(parses(parse_model));
   app.add_flag("--keep-prefix", args->keep_prefix,
                "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
   return [args] { return convert(*args); };

@@ -1,6 +1,5 @@
 // `tpgm zeroshot`: class names and templates through CLIP's text tower, into a head.
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <filesystem>
 #include <memory>
@@ -35,6 +34,14 @@ Tokenizer tokenizer_for(const Arguments& args) {
   return Tokenizer(beside);
 }
 
+// A file of them, or one in place of a file.
+std::vector<std::string> templates_of(const std::string& text) {
+  if (text.empty()) return {"a photo of a {}."};
+  std::error_code error;
+  const bool sentence = text.find("{}") != std::string::npos && !std::filesystem::exists(text, error);
+  return sentence ? std::vector{text} : load_templates(text);
+}
+
 // Class names that occur twice make two equal rows, between which no image can choose.
 void warn_of_twins(const std::vector<std::string>& names) {
   std::set<std::string> seen;
@@ -47,11 +54,10 @@ int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
   check_device("zeroshot", args.device);
   const auto names = load_class_names(args.classnames);
-  const auto templates =
-      args.templates.empty() ? std::vector<std::string>{"a photo of a {}."} : load_templates(args.templates);
+  const auto templates = templates_of(args.templates);
+  AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
   const Checkpoint checkpoint(args.checkpoint, args.key, "zeroshot");
-  print_notes("zeroshot", checkpoint);
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
   for (const auto& note : weights.notes) say(fmt::format("tpgm zeroshot: '{}': {}\n", args.checkpoint, note));
@@ -74,9 +80,11 @@ int zeroshot(const Arguments& args) {
     say(fmt::format("tpgm zeroshot: {} of {} are longer than {} tokens and were cut\n", head.truncated,
                     sentences_text(names.size() * templates.size()), *weights.config.context));
   }
-  save_zero_shot(head, args.output, {{"tpgm.model", to_text(weights.config)}});
-  fmt::print("{}\n{} classes, {} templates, {} features, logit scale {:.2f}\n", args.output, names.size(),
-             templates.size(), head.weight.size(1), scale->exp().item<float>());
+  head.model = to_text(weights.config);
+  save_zero_shot(head, args.output);
+  fmt::print("{}\n{} classes ('{}' to '{}'), {} templates, {} features, logit scale {:.2f}\n", args.output,
+             names.size(), names.front(), names.back(), templates.size(), head.weight.size(1),
+             scale->exp().item<float>());
   return 0;
 }
 
@@ -92,9 +100,11 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option("-o,--output", args->output, "The head to write: a .safetensors file")->required();
   app.add_option("--model", args->model,
                  "The model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show "
-                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says");
-  app.add_option("--templates", args->templates,
-                 "A file with a sentence a line and {} for the class; default: 'a photo of a {}.'");
+                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
+      ->check(parses(parse_model));
+  app.add_option(
+      "--templates", args->templates,
+      "A file with a sentence a line and {} for the class, or one sentence; default: 'a photo of a {}.'");
   app.add_option(
       "--vocab", args->vocab,
       "The vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or "

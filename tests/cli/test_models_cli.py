@@ -81,7 +81,7 @@ class ZeroShot(ModelsCommand):
 
     def test_equals_hugging_face(self):
         result = self.run_ok(*self.arguments())
-        self.assertIn("6 classes, 3 templates, 24 features", result.stdout)
+        self.assertIn("6 classes ('cat' to 'ZÜRICH  tram'), 3 templates, 24 features", result.stdout)
         shape, values = tensor(self.output, "head.weight")
         golden_shape, golden = tensor(CLIP / "zeroshot.safetensors", "head")
         self.assertEqual(shape, golden_shape)
@@ -122,13 +122,17 @@ class ZeroShot(ModelsCommand):
     def test_refused(self):
         self.assertIn("line 2 is empty", self.refused(classnames=self.write("gap.txt", "cat\n\ndog\n")))
         self.assertIn("has no {} for the name", self.refused(templates=self.write("t.txt", "a photo\n")))
+        self.assertIn("is JSON; expected lines", self.refused(templates=self.write("t.json", '["a {}."]')))
+        (self.folder / "data" / "train").mkdir(parents=True)
+        self.assertIn("are its splits, train", self.refused(classnames=self.folder / "data"))
+        self.assertIn("nodir", self.refused(output="nodir/head.safetensors"))
         self.assertIn("is a resnet (layout: torchvision), not a clip-vit",
                       self.refused(checkpoint=GOLDENS / "torchvision-resnet-basic/model.pth", model="ViT-B/32"))
         self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "hf-clip-vision"))
         self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "torchvision-resnet-basic/model.pth"))
         self.assertIn("there is no vocabulary beside", self.refused(checkpoint=GOLDENS / "openai-clip-vit/model.pt"))
         self.assertIn("the vocabulary has", self.refused(vocab=GOLDENS / "tokenizer/list"))
-        self.assertIn("did you mean 'clip-vit-b-32'", self.refused(model="clip-vit-b-33"))
+        self.assertIn("did you mean 'clip-vit-b-32'", self.refused(2, model="clip-vit-b-33"))
         self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
         self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))
         self.assertIn("expected cpu, cuda or cuda:N", self.refused(2, device="tpu"))
@@ -147,7 +151,7 @@ class ConvertTo(ModelsCommand):
 
     def test_huggingface_folder(self):
         folder = self.folder / "hf"
-        result = self.run_ok("convert", CLIP, "--to", "hf", "-o", str(folder) + "/", "--dtype", "fp16")
+        result = self.run_ok("convert", CLIP, "--to", "hf", "-o", folder, "--dtype", "fp16")
         self.assertIn("clip-vit as hf", result.stdout)
         for name in ("model.safetensors", "config.json", "tokenizer.json", "vocab.json", "merges.txt"):
             self.assertTrue((folder / name).is_file(), name)

@@ -68,16 +68,16 @@ TEST_F(ClassifierTest, HeadsOfOtherSizesAreRefused) {
   EXPECT_TRUE(
       has(error_of([&] { Classifier(vit(), at::randn({5, 32}), {}, ClassifierOptions().num_classes(7)); }),
           "the head has 5 classes, 7 were asked for"));
-  EXPECT_TRUE(has(error_of([&] { Classifier(vit(), ClassifierOptions()); }), "expected at least 1"));
+  EXPECT_TRUE(
+      has(error_of([&] { Classifier(vit(), ClassifierOptions()); }), "a fresh head needs at least 1"));
   EXPECT_TRUE(
       has(error_of([&] { Classifier(vit(), at::randn({5, 32}), at::randn({4}), {}); }), "the head's bias"));
 }
 
 TEST_F(ClassifierTest, TpgmTakesItsGroupsAndItsExclusionFromTheModel) {
   auto model = std::make_shared<Classifier>(vit(), ClassifierOptions().num_classes(5));
-  std::vector<std::string> groups = model->block_globs();
-  groups.pop_back();  // the head, which is excluded
-  Tpgm tpgm(*model, TpgmOptions().radius_lr(1e-2).tv(0.1).groups(groups).exclude(model->unanchored()));
+  Tpgm tpgm(*model,
+            TpgmOptions().radius_lr(1e-2).tv(0.1).groups(model->block_globs()).exclude(model->unanchored()));
   const at::Tensor images = at::randn({8, 3, 32, 32}), labels = at::randint(5, {8});
   const auto loss = [&] { return torch::nn::functional::cross_entropy(model->forward(images), labels); };
   torch::optim::SGD optimizer(model->parameters(), 0.1);
@@ -109,7 +109,7 @@ TEST_F(ClassifierTest, LoadsTheHeadOfACheckpoint) {
       load_classifier("", folder / "model.pth",
                       LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(345)));
   EXPECT_EQ(fresh.model->num_classes(), 345);
-  EXPECT_EQ(fresh.notes.size(), 1U);
+  EXPECT_TRUE(has(fresh.notes.back(), "left out the head of 7 classes"));
   EXPECT_TRUE(
       has(error_of([&] { load_classifier("", golden_folder() / "moco-v3-resnet/model.pth.tar", {}); }),
           "has no classification head"));
@@ -176,11 +176,43 @@ TEST_F(ClassifierTest, ZeroShotIsHuggingFaces) {
   EXPECT_LT(difference(loaded.model->forward(expected["images"]), expected["logits"]), 1e-4);
   EXPECT_TRUE(loaded.model->unanchored().empty());  // it was pre-trained, in its way
   EXPECT_EQ(load_zero_shot(file("head.safetensors")).class_names, names);
+  save_weights(*loaded.model, file("tuned.safetensors"), loaded.metadata);
+  const auto again = load_classifier("", file("tuned.safetensors"), {});
+  again.model->eval();
+  EXPECT_TRUE(again.model->forward(expected["images"]).equal(loaded.model->forward(expected["images"])));
 
   const auto wrong =
       make_clip_text(parse_model("clip-vit:text_width=16,text_heads=2,text_depth=1,vocab=1015"));
   EXPECT_TRUE(has(error_of([&] { make_zero_shot(*wrong, at::zeros({}), tokenizers[0], names, templates); }),
                   "the vocabulary has 1014 tokens, the model 1015"));
+}
+
+TEST_F(ClassifierTest, AZeroShotHeadOfAnotherModelIsRefused) {
+  ZeroShotHead head;
+  head.weight = at::randn({3, 24});
+  head.class_names = {"a", "b", "c"};
+  head.model = "clip-vit:patch=16";
+  save_zero_shot(head, file("head.safetensors"));
+  const auto load = [&] {
+    load_classifier("", golden_folder() / "hf-clip",
+                    LoadOptions().head(Head::kZeroShot).head_file(file("head.safetensors")));
+  };
+  EXPECT_TRUE(has(error_of(load), "was made with another model (patch 16, not 8)")) << error_of(load);
+}
+
+TEST_F(ClassifierTest, AHeadOnALayerInBetweenIsKnownAgain) {
+  const auto first =
+      load_classifier("vit:heads=2", golden_folder() / "torchvision-vit/model.pth",
+                      LoadOptions()
+                          .head(Head::kFresh)
+                          .classifier(ClassifierOptions().num_classes(3).layer("blocks.0").normalize(true)));
+  save_weights(*first.model, file("tuned.safetensors"), first.metadata);
+  const auto second = load_classifier("", file("tuned.safetensors"), {});
+  EXPECT_EQ(second.model->options().layer(), "blocks.0");
+  first.model->eval();
+  second.model->eval();
+  const at::Tensor images = at::randn({2, 3, 32, 32});
+  EXPECT_TRUE(first.model->forward(images).equal(second.model->forward(images)));
 }
 
 TEST_F(ClassifierTest, ClassNamesComeAsTextJsonOrFolders) {
@@ -207,7 +239,11 @@ TEST_F(ClassifierTest, ClassNamesComeAsTextJsonOrFolders) {
   EXPECT_TRUE(has(error(R"(["cat", " "])"), "the name of class 1 is empty"));
   EXPECT_TRUE(has(error(""), "has no names in it"));
   EXPECT_TRUE(has(error("[\"cat\","), "begins as JSON and is none"));
-  EXPECT_TRUE(has(error("[\"cat\", 3]"), "entry 1 is 3, expected a name"));
+  EXPECT_TRUE(has(error("[\"cat\", 3]"), "entry 1 is number, expected a name"));
+  EXPECT_TRUE(has(error("[" + std::string(300000, '[') + std::string(300001, ']')), "expected a name"));
+  EXPECT_TRUE(has(error("caf\xe9\n"), "is not UTF-8"));
+  write("bom.json", "\xEF\xBB\xBF[\"cat\", \"dog\"]");
+  EXPECT_EQ(load_class_names(file("bom.json")), (std::vector<std::string>{"cat", "dog"}));
   EXPECT_TRUE(has(error_of([&] { load_class_names(file("data/tabby_cat")); }), "has no folders in it"));
   EXPECT_TRUE(has(error_of([&] { load_class_names(file("nowhere")); }), "nowhere"));
 }
@@ -287,6 +323,24 @@ TEST_F(Script, IsTunedAnchoredAndSavedAsAnyOther) {
   classifier.eval();
   again.model->eval();
   EXPECT_TRUE(again.model->backbone->forward(images).equal(classifier.backbone->forward(images)));
+  save_weights(classifier, file("whole.safetensors"), loaded.metadata);
+  const auto whole = load_classifier(model, file("whole.safetensors"), {});
+  whole.model->eval();
+  EXPECT_TRUE(whole.model->forward(images).equal(classifier.forward(images)));
+}
+
+TEST_F(Script, NoBlockContainsAnother) {
+  torch::jit::Module layer("L"), encoder("E"), module("M");
+  layer.register_parameter("weight", at::ones({1}), false);
+  encoder.register_parameter("position", at::ones({1}), false);
+  encoder.register_module("0", layer);
+  encoder.register_module("1", layer.deepcopy());
+  module.register_module("encoder", encoder);
+  module.define("def forward(self, x):\n    return x.flatten(1) * self.encoder.position\n");
+  module.save(file("nested.pt"));
+  ScriptBackbone script("script:" + file("nested.pt").string() + ":image_size=2");
+  EXPECT_EQ(block_globs(script),
+            (std::vector<std::string>{"encoder.position", "encoder.0.*", "encoder.1.*"}));
 }
 
 TEST_F(Script, MovesWithItsOwner) {
@@ -336,7 +390,8 @@ TEST_F(Weights, AnotherArchitectureIsNamed) {
   strange.insert("encoder.weight", at::ones({3}));
   save_safetensors(strange, file("strange.safetensors"));
   const auto unknown = error_of([&] { read_weights(Checkpoint(file("strange.safetensors"))); });
-  EXPECT_TRUE(has(unknown, "'encoder.weight', are those of no model known here") && has(unknown, "script:"))
+  EXPECT_TRUE(has(unknown, "'encoder.weight', are those of no model known here") &&
+              has(unknown, "TorchScript"))
       << unknown;
 }
 
@@ -379,6 +434,114 @@ TEST_F(Weights, WhatWasLeftOutOrAssumedIsSaid) {
   EXPECT_TRUE(has(resized, "from 17 to 37, for images of 48 pixels")) << resized;
 }
 
+TEST_F(Weights, TheUserComesFirstThenMetadataThenConfigJson) {
+  const ModelWeights clip = read_weights(Checkpoint(golden_folder() / "hf-clip"));
+  ModelWeights changed = clip;
+  changed.config.activation = "gelu";
+  std::filesystem::create_directories(file("clip"));
+  save_as(changed, file("clip/tuned.safetensors"), SaveOptions());
+  std::filesystem::copy_file(golden_folder() / "hf-clip/config.json", file("clip/config.json"));
+  EXPECT_EQ(read_weights(Checkpoint(file("clip/tuned.safetensors"))).config.activation, "gelu");
+  const auto wanted = parse_model("clip-vit:activation=quick_gelu,recompute=true");
+  const ModelWeights asked = read_weights(Checkpoint(file("clip/tuned.safetensors")), wanted);
+  EXPECT_EQ(asked.config.activation, "quick_gelu");
+  EXPECT_EQ(asked.config.recompute, true);
+
+  const auto resnet = golden_folder() / "torchvision-resnet-basic/model.pth";
+  save_as(read_weights(Checkpoint(resnet), parse_model("resnet:image_size=64")), file("r.safetensors"),
+          SaveOptions());
+  EXPECT_EQ(read_weights(Checkpoint(file("r.safetensors"))).config.image_size, 64);
+  EXPECT_EQ(
+      read_weights(Checkpoint(file("r.safetensors")), parse_model("resnet:image_size=32")).config.image_size,
+      32);
+}
+
+TEST_F(Weights, HeadsAndScalesMustBeWhole) {
+  const auto error = [&](const std::string& golden, const std::string& model, const auto& change) {
+    StateDict tensors("Tensor");
+    for (const auto& item : Checkpoint(golden_folder() / golden).tensors())
+      change(tensors, item.key(), item.value());
+    save_safetensors(tensors, file("changed.safetensors"));
+    return error_of([&] { read_weights(Checkpoint(file("changed.safetensors")), parse_model(model)); });
+  };
+  const auto without = [](const std::string& dropped) {
+    return [dropped](StateDict& all, const std::string& name, const at::Tensor& tensor) {
+      if (name != dropped) all.insert(name, tensor);
+    };
+  };
+  EXPECT_TRUE(has(error("torchvision-resnet-basic/model.pth", "resnet", without("fc.weight")),
+                  "a bias of the head, and no weight"));
+  EXPECT_TRUE(
+      has(error("hf-clip", "clip-vit:heads=2,text_heads=3", without("logit_scale")), "no 'logit_scale'"));
+  EXPECT_TRUE(has(error("torchvision-resnet-basic/model.pth", "resnet",
+                        [](StateDict& all, const std::string& name, const at::Tensor& tensor) {
+                          all.insert(name, name == "fc.weight" ? at::ones({7, 5}) : tensor);
+                        }),
+                  "the head is [7, 5], expected [classes,32]"));
+}
+
+TEST_F(Weights, ConfigsOfWhatIsNotKnownHereAreRefused) {
+  const auto error = [&](const std::string& golden, const std::string& config, const std::string& weights,
+                         const auto& change) {
+    std::filesystem::create_directories(file(golden));
+    const auto from = golden_folder() / golden;
+    std::filesystem::copy_file(from / weights, file(golden + "/" + weights),
+                               std::filesystem::copy_options::overwrite_existing);
+    auto json = nlohmann::json::parse(std::ifstream(from / config));
+    change(json);
+    write(golden + "/" + config, json.dump());
+    return error_of([&] { read_weights(Checkpoint(file(golden))); });
+  };
+  EXPECT_TRUE(has(error("hf-clip", "config.json", "model.safetensors",
+                        [](auto& json) { json["text_config"]["hidden_act"] = "gelu"; }),
+                  "differs between the two towers"));
+  EXPECT_TRUE(has(error("hf-clip", "config.json", "model.safetensors",
+                        [](auto& json) { json["vision_config"]["hidden_act"] = "relu"; }),
+                  "hidden_act is \"relu\", expected gelu or quick_gelu; this is not known here"));
+  EXPECT_TRUE(has(error("hf-clip", "config.json", "model.safetensors",
+                        [](auto& json) { json["vision_config"]["num_hidden_layers"] = 7; }),
+                  "depth is 7 in 'config.json', 2 in the weights"));
+  EXPECT_TRUE(has(error("open-clip-vit-hf", "open_clip_config.json", "open_clip_model.safetensors",
+                        [](auto& json) { json["model_cfg"]["text_cfg"]["no_causal_mask"] = true; }),
+                  "text_cfg has 'no_causal_mask'"));
+}
+
+TEST_F(Weights, TimmsConfigSaysThePoolAndTheActivation) {
+  std::filesystem::copy_file(golden_folder() / "timm-vit-clip/model.safetensors", file("model.safetensors"));
+  write("config.json", R"({"architecture": "vit_base_patch16_clip_quickgelu_224", "global_pool": "token"})");
+  EXPECT_EQ(read_weights(Checkpoint(folder_), parse_model("vit:heads=2")).config.activation, "quick_gelu");
+  write("config.json", R"({"architecture": "vit_base_patch16_224", "global_pool": "avg"})");
+  EXPECT_TRUE(has(error_of([&] { read_weights(Checkpoint(folder_), parse_model("vit:heads=2")); }),
+                  "mean of normalised patches"));
+}
+
+TEST_F(Weights, MocosSmallVitHasTwelveHeads) {
+  auto config = parse_model("vit:width=384,depth=1,heads=12,patch=16,image_size=32");
+  const auto backbone = make_backbone(config);
+  backbone->reset_parameters();
+  StateDict tensors("Tensor");
+  for (const auto& item : from_ours(state_dict(*backbone), config, Layout::kTimm).tensors) {
+    tensors.insert("module.base_encoder." + item.key(), item.value());
+  }
+  save_safetensors(tensors, file("moco.safetensors"));
+  EXPECT_EQ(read_weights(Checkpoint(file("moco.safetensors"))).config.heads, 12);
+}
+
+TEST_F(Weights, WhatALibraryCannotBeIsNotWrittenForIt) {
+  const ModelWeights mean =
+      read_weights(Checkpoint(golden_folder() / "timm-vit-avg/model.pth"), parse_model("vit:heads=4"));
+  EXPECT_TRUE(
+      has(error_of([&] { save_as(mean, file("x.safetensors"), SaveOptions().layout(Layout::kTorchvision)); }),
+          "torchvision's ViT has the class token"));
+  ModelWeights large = mean;
+  large.tensors["norm.weight"] = large.tensors["norm.weight"] * 1e6;
+  const auto saved =
+      save_as(large, file("half.safetensors"), SaveOptions().layout(Layout::kTimm).dtype(at::kHalf));
+  ASSERT_EQ(saved.notes.size(), 1U);
+  EXPECT_TRUE(has(saved.notes[0], "beyond the range of the type, first in 'fc_norm.weight'"))
+      << saved.notes[0];
+}
+
 TEST_F(Weights, OldFilesWithoutCountersLoad) {
   StateDict old("Tensor");
   for (const auto& item : Checkpoint(golden_folder() / "torchvision-resnet-basic/model.pth").tensors()) {
@@ -386,8 +549,8 @@ TEST_F(Weights, OldFilesWithoutCountersLoad) {
   }
   save_safetensors(old, file("old.safetensors"));
   const auto loaded = load_classifier("", file("old.safetensors"), {});
-  ASSERT_EQ(loaded.notes.size(), 1U);
-  EXPECT_TRUE(has(loaded.notes[0], "counters"));
+  ASSERT_FALSE(loaded.notes.empty());
+  EXPECT_TRUE(has(loaded.notes.back(), "counters"));
 }
 
 TEST_F(Weights, EveryLayoutIsWrittenWithWhatItsLibraryNeeds) {

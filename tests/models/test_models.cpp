@@ -37,9 +37,15 @@ at::Tensor images_for(const Backbone& backbone, at::Device device = at::kCPU, in
   return at::randn({count, backbone.channels(), backbone.image_size(), backbone.image_size()}).to(device);
 }
 
-std::vector<at::Tensor> gradients(Backbone& backbone, const at::Tensor& images) {
+// Autocast, if asked for, ends before the backward pass, as it should.
+std::vector<at::Tensor> gradients(Backbone& backbone, const at::Tensor& images, bool bf16 = false) {
   backbone.zero_grad();
-  const at::Tensor features = backbone.forward(images);
+  at::Tensor features;
+  {
+    std::optional<Autocast> autocast;
+    if (bf16) autocast.emplace(images.device().type());
+    features = backbone.forward(images);
+  }
   features.to(at::kFloat).pow(2).sum().backward();
   std::vector<at::Tensor> result;
   for (const auto& parameter : backbone.parameters()) result.push_back(parameter.grad().clone());
@@ -67,6 +73,26 @@ double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
   }
   return product / std::sqrt(square_a * square_b);
 }
+
+// Operators that this thread ran while it lived.
+class Trace {
+ public:
+  Trace() {
+    seen().clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+                                           seen().insert(function.name());
+                                           return std::unique_ptr<at::ObserverContext>();
+                                         }).scopes({at::RecordScope::FUNCTION}));
+  }
+  ~Trace() { at::removeCallback(handle_); }
+  static std::multiset<std::string>& seen() {
+    static thread_local std::multiset<std::string> names;
+    return names;
+  }
+
+ private:
+  at::CallbackHandle handle_;
+};
 
 // Its bf16 needs instructions that some virtual machines show and do not lend.
 class WithoutOneDnn {
@@ -113,8 +139,8 @@ TEST_P(Models, AutocastComputesInBf16AndKeepsMastersInFp32) {
     {
       const Autocast bf16(device().type());
       EXPECT_EQ(at::linear(images.flatten(1), images.flatten(1)).scalar_type(), at::kBFloat16);
-      rounded = gradients(*backbone, images);
     }
+    rounded = gradients(*backbone, images, /*bf16=*/true);
     EXPECT_EQ(at::linear(images.flatten(1), images.flatten(1)).scalar_type(), at::kFloat);
     for (const auto& parameter : backbone->parameters()) {
       EXPECT_EQ(parameter.scalar_type(), at::kFloat);
@@ -133,9 +159,7 @@ TEST_P(Models, RecomputingGivesTheSameGradients) {
       const auto backbone =
           fresh("vit:width=32,depth=3,heads=2,patch=8,image_size=32,recompute=" + recompute, device());
       const at::Tensor images = images_for(*backbone, device());
-      std::optional<Autocast> autocast;
-      if (bf16) autocast.emplace(device().type());
-      results.push_back(gradients(*backbone, images));
+      results.push_back(gradients(*backbone, images, bf16));
     }
     expect_close(results[1], results[0], bf16 ? 1e-2 : 1e-6);
   }
@@ -183,33 +207,15 @@ TEST_P(Models, EvaluationFoldsBatchNormAndLeavesItAlone) {
     backbone->eval();
     const at::Tensor with_graph = backbone->forward(images);
     const at::NoGradGuard no_grad;
+    const Trace trace;
     EXPECT_LT(difference(backbone->forward(images), with_graph), 1e-5);
+    EXPECT_TRUE(!device().is_cpu() || !Trace::seen().contains("aten::batch_norm"));
     for (const auto& item : backbone->named_buffers())
       EXPECT_TRUE(item.value().equal(start[item.key()])) << item.key();
   }
 }
 
 TPGM_ON_EVERY_DEVICE(Models);
-
-// Operators that this thread ran while it lived.
-class Trace {
- public:
-  Trace() {
-    seen().clear();
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
-                                           seen().insert(function.name());
-                                           return std::unique_ptr<at::ObserverContext>();
-                                         }).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~Trace() { at::removeCallback(handle_); }
-  static std::multiset<std::string>& seen() {
-    static thread_local std::multiset<std::string> names;
-    return names;
-  }
-
- private:
-  at::CallbackHandle handle_;
-};
 
 TEST(Attention, CopiesNothingForwardOrBackward) {
   Attention attention(64, 4);
@@ -345,6 +351,15 @@ TEST(Registry, EveryNameAndAliasIsThere) {
   }
   EXPECT_EQ(to_text(parse_model("resnet:width=24,layers=2-2-2,stem=small")),
             "resnet:layers=2-2-2,width=24,stem=small");
+}
+
+TEST(Registry, HugeVitsHaveSixteenHeads) {
+  for (const auto& [width, heads] :
+       {std::pair("768", 12), {"1024", 16}, {"1280", 16}, {"1408", 16}, {"1664", 16}}) {
+    ModelConfig config = parse_model(std::string("vit:width=") + width);
+    set_defaults(config);
+    EXPECT_EQ(config.heads, heads) << width;
+  }
 }
 
 TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {

@@ -35,7 +35,7 @@ class CheckIncludes(unittest.TestCase):
             "core": ["kernels"],
             "methods": ["core"],
             "data": ["io"],
-            "models": ["io"],
+            "models": ["core", "io"],
             "train": ["methods", "core", "models", "data", "io"],
             "report": ["io"],
         }

@@ -23,6 +23,7 @@ struct Source {
   const char* call;
   const char* noun;
   std::string suffix;
+  bool can_exclude = true;
 };
 
 bool matches(const std::string& glob, const std::string& name) {
@@ -95,8 +96,10 @@ void load(torch::nn::Module& module, const StateDict& tensors, const std::vector
   if (!culprits.empty()) {
     const std::string way_out =
         strangers ? "no name is common to both: is it a checkpoint of this architecture, without a prefix?"
-                  : fmt::format("exclude {} with exclude={{{}}}", culprits.size() == 1 ? "it" : "them",
-                                fmt::join(culprits.globs("\"", "\""), ", "));
+        : !source.can_exclude
+            ? "a variant of this architecture, or an incomplete file?"
+            : fmt::format("exclude {} with exclude={{{}}}", culprits.size() == 1 ? "it" : "them",
+                          fmt::join(culprits.globs("\"", "\""), ", "));
     TORCH_CHECK(false, culprits.text(source.call, source.suffix, way_out));
   }
 
@@ -129,7 +132,7 @@ void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
                      const std::vector<std::string>& exclude, const std::filesystem::path& file) {
   load(module, tensors, exclude,
        {"load_state_dict", file.empty() ? "state dict" : "file",
-        file.empty() ? "" : fmt::format(" ('{}')", file.string())});
+        file.empty() ? "" : fmt::format(" ('{}')", file.string()), /*can_exclude=*/file.empty()});
 }
 
 void load_weights(torch::nn::Module& module, const std::filesystem::path& path,

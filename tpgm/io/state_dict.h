@@ -37,7 +37,7 @@ StateDict load_state_dict(const std::filesystem::path& path);
 /// Everything is checked before the first byte is copied: when this throws, the module is as it was.
 /// Parameters keep their identity, device, dtype and requires_grad. Parameters tied under two names need
 /// both, and take the value of the later one; exclude the name a file does not have. `file` is where the
-/// tensors came from, for errors to name.
+/// tensors of a whole model came from, for errors to name.
 void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
                      const std::vector<std::string>& exclude = {}, const std::filesystem::path& file = {});
 

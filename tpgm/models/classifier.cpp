@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -16,17 +17,83 @@ namespace {
 
 constexpr const char* kCall = "load_classifier";
 
-std::shared_ptr<Classifier> with_fresh_head(std::shared_ptr<Backbone> backbone,
-                                            const ClassifierOptions& options) {
-  TORCH_CHECK(options.num_classes() > 0, "[", kCall, "] a fresh head needs the number of classes");
-  return std::make_shared<Classifier>(std::move(backbone), options);
+// What a checkpoint gives to a classifier.
+struct Parts {
+  std::shared_ptr<Backbone> backbone;
+  at::Tensor head, bias;
+  std::optional<ModelConfig> config;  // a script has none
+  Metadata metadata;
+};
+
+// The weights of a script, and of a classifier with one, go by its own names.
+Parts load_script(const std::string& model, const std::filesystem::path& checkpoint,
+                  LoadedClassifier& result) {
+  const auto script = std::make_shared<ScriptBackbone>(model);
+  Parts parts{script, {}, {}, {}, {}};
+  result.metadata["tpgm.model"] = model;
+  if (checkpoint.empty()) return parts;
+  const Checkpoint opened(checkpoint, "", kCall);
+  if (!opened.contains("head.weight")) {
+    load_weights(*script, checkpoint);
+    return parts;
+  }
+  StateDict backbone("Tensor");
+  for (const auto& name : opened.names()) {
+    if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
+  }
+  load_state_dict(*script, backbone, {}, checkpoint);
+  parts.head = opened.tensor("head.weight");
+  if (opened.contains("head.bias")) parts.bias = opened.tensor("head.bias");
+  parts.metadata = opened.metadata();
+  return parts;
 }
 
-std::shared_ptr<Classifier> with_zero_shot_head(std::shared_ptr<Backbone> backbone,
-                                                const LoadOptions& options) {
+Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
+  const Checkpoint checkpoint(file, "", kCall);
+  ModelWeights weights =
+      read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
+  Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
+  load_state_dict(*parts.backbone, weights.backbone(), {}, file);
+  if (weights.has_head()) parts.head = weights.tensors["head.weight"];
+  if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
+  result.notes = std::move(weights.notes);
+  weights.config.recompute.reset();  // of how to compute, not of what
+  result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
+  return parts;
+}
+
+std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOptions& options) {
   const ZeroShotHead head = load_zero_shot(options.head_file());
-  return std::make_shared<Classifier>(std::move(backbone), head.weight, at::Tensor(),
+  if (parts.config && !head.model.empty()) {
+    std::vector<std::string> texts;
+    ModelConfig made_with = parse_model(head.model);
+    TORCH_CHECK(made_with.family == parts.config->family, "[", kCall, "] '", options.head_file().string(),
+                "' was made with a ", to_text(made_with.family), ", and this is a ",
+                to_text(parts.config->family));
+    for (const auto& [size, theirs, ours] : conflicts(made_with, *parts.config)) {
+      if (size != "image_size" && size != "recompute")
+        texts.push_back(fmt::format("{} {}, not {}", size, theirs, ours));
+    }
+    TORCH_CHECK(texts.empty(), "[", kCall, "] '", options.head_file().string(),
+                "' was made with another model (", fmt::format("{}", fmt::join(texts, ", ")),
+                "); make one with this");
+  }
+  return std::make_shared<Classifier>(parts.backbone, head.weight, at::Tensor(),
                                       ClassifierOptions(options.classifier()).normalize(true));
+}
+
+// The checkpoint's own, used as it was trained.
+std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
+                                          const LoadOptions& options) {
+  TORCH_CHECK(parts.head.defined(), "[", kCall, "] ",
+              checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
+              " has no classification head of its own; ask for a fresh one, or make one from text with 'tpgm "
+              "zeroshot'");
+  ClassifierOptions own(options.classifier());
+  if (parts.metadata.contains("tpgm.normalize")) own.normalize(true);
+  if (const auto layer = parts.metadata.find("tpgm.layer"); layer != parts.metadata.end())
+    own.layer(layer->second);
+  return std::make_shared<Classifier>(parts.backbone, parts.head, parts.bias, own);
 }
 
 }  // namespace
@@ -34,7 +101,7 @@ std::shared_ptr<Classifier> with_zero_shot_head(std::shared_ptr<Backbone> backbo
 Classifier::Classifier(std::shared_ptr<Backbone> image_model, const ClassifierOptions& options)
     : backbone(register_module("backbone", std::move(image_model))), options_(options), fresh_head_(true) {
   TORCH_CHECK(options.num_classes() > 0, "[Classifier] num_classes is ", options.num_classes(),
-              ", expected at least 1");
+              "; a fresh head needs at least 1");
   head = register_module(
       "head", Linear(backbone->num_features(options.layer()), options.num_classes(), options.bias()));
   const at::NoGradGuard no_grad;
@@ -72,48 +139,28 @@ std::vector<std::string> Classifier::unanchored() const {
 
 std::vector<std::string> Classifier::block_globs() const {
   auto globs = tpgm::block_globs(*backbone, "backbone.");
-  globs.emplace_back("head.*");
+  if (!fresh_head_) globs.emplace_back("head.*");
   return globs;
 }
 
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options) {
   LoadedClassifier result;
-  std::shared_ptr<Backbone> backbone;
-  at::Tensor head, bias;
-  if (is_script(model)) {
-    const auto script = std::make_shared<ScriptBackbone>(model);
-    if (!checkpoint.empty()) load_weights(*script, checkpoint);
-    backbone = script;
-    result.metadata["tpgm.model"] = model;
+  const Parts parts =
+      is_script(model) ? load_script(model, checkpoint, result) : load_model(model, checkpoint, result);
+  if (options.head() == Head::kCheckpoint) {
+    result.model = with_own_head(parts, checkpoint, options);
   } else {
-    ModelWeights weights = read_weights(Checkpoint(checkpoint, "", kCall),
-                                        model.empty() ? std::nullopt : std::optional(parse_model(model)));
-    backbone = make_backbone(weights.config);
-    load_state_dict(*backbone, weights.backbone(), {}, checkpoint);
-    if (weights.has_head()) {
-      head = weights.tensors["head.weight"];
-      if (const auto* found = weights.tensors.find("head.bias")) bias = *found;
+    if (parts.head.defined()) {
+      result.notes.push_back(fmt::format("left out the head of {} classes for another", parts.head.size(0)));
     }
-    result.notes = std::move(weights.notes);
-    result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
+    result.model = options.head() == Head::kFresh
+                       ? std::make_shared<Classifier>(parts.backbone, options.classifier())
+                       : with_zero_shot_head(parts, options);
   }
-  switch (options.head()) {
-    case Head::kFresh:
-      if (head.defined())
-        result.notes.push_back(fmt::format("left out the head of {} classes for a fresh one", head.size(0)));
-      result.model = with_fresh_head(std::move(backbone), options.classifier());
-      break;
-    case Head::kZeroShot:
-      result.model = with_zero_shot_head(std::move(backbone), options);
-      break;
-    case Head::kCheckpoint:
-      TORCH_CHECK(
-          head.defined(), "[", kCall, "] '", checkpoint.string(),
-          "' has no classification head; ask for a fresh one, or make one from text with 'tpgm zeroshot'");
-      result.model = std::make_shared<Classifier>(std::move(backbone), head, bias, options.classifier());
-      break;
-  }
+  if (result.model->options().normalize()) result.metadata["tpgm.normalize"] = "true";
+  if (!result.model->options().layer().empty())
+    result.metadata["tpgm.layer"] = result.model->options().layer();
   return result;
 }
 

@@ -45,7 +45,7 @@ class Classifier : public torch::nn::Module {
   const ClassifierOptions& options() const { return options_; }
   /// Globs of the parameters that have no pre-trained values, for a method's `exclude`.
   std::vector<std::string> unanchored() const;
-  /// Globs of blocks, input to output and then the head: one per group of smoothing, one per point of a plot.
+  /// Globs of blocks, input to output, and then the head if it is anchored: one per group of smoothing.
   std::vector<std::string> block_globs() const;
 
   std::shared_ptr<Backbone> backbone;
@@ -72,8 +72,8 @@ struct LoadedClassifier {
   std::shared_ptr<Classifier> model;
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
-  /// For the metadata of what is saved from it: "tpgm.model" and "tpgm.layout", from which read_weights and
-  /// `tpgm convert --to` know the model again.
+  /// For the metadata of what is saved from it, by which it is known again: "tpgm.model"; "tpgm.layout", the
+  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head.
   std::map<std::string, std::string> metadata;
 };
 

@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,6 +20,8 @@ constexpr const char* kCall = "read_weights";
 // Real ones have a few kB. What is parsed takes up to eighty times its text.
 constexpr size_t kMaxBytes = 1 << 19;
 constexpr const char* kWayOut = "restore it, or remove it and give the sizes with --model";
+constexpr const char* kUnsupported =
+    "this is not known here; as TorchScript any model can be tuned: docs/models.md";
 
 Json parse(std::string_view text) {
   if (text.size() > kMaxBytes)
@@ -54,8 +58,8 @@ class Reader {
   }
   void activation(const char* key, std::optional<std::string>& into) const {
     if (const Json* value = find(key)) {
-      check(value->is_string() && (*value == "gelu" || *value == "quick_gelu"), key, *value,
-            "gelu or quick_gelu");
+      const bool known = value->is_string() && (*value == "gelu" || *value == "quick_gelu");
+      check(known, key, *value, "gelu or quick_gelu", kUnsupported);
       into = value->get<std::string>();
     }
   }
@@ -65,12 +69,13 @@ class Reader {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  static void check(bool right, const char* key, const Json& value, const char* expected) {
+  static void check(bool right, const char* key, const Json& value, const char* expected,
+                    const char* way_out = kWayOut) {
     if (right) return;
     // What is nested would be written by recursion, however deep.
     const std::string found =
         value.is_structured() ? fmt::format("an {}", value.type_name()) : printable(value.dump(), 40);
-    throw Malformed{fmt::format("{} is {}, expected {}", key, found, expected), kWayOut};
+    throw Malformed{fmt::format("{} is {}, expected {}", key, found, expected), way_out};
   }
 
   const Json& json_;
@@ -98,12 +103,34 @@ void read_huggingface(const Json& json, ModelConfig& config) {
   text("vocab_size", config.vocab);
   text("max_position_embeddings", config.context);
   text("eos_token_id", config.end_of_text, 0);
+  std::optional<std::string> activation;
+  std::optional<double> eps;
+  text.activation("hidden_act", activation);
+  text("layer_norm_eps", eps);
+  const bool alike = activation.value_or(config.activation.value_or("")) == config.activation.value_or("") &&
+                     eps.value_or(config.eps.value_or(0)) == config.eps.value_or(0);
+  if (!alike) throw Malformed{"hidden_act or layer_norm_eps differs between the two towers", kUnsupported};
   // transformers' own rule: 2 is what old files say, and then it is the largest token of a text.
   if (config.end_of_text == 2) config.end_of_text = -1;
 }
 
+// Its options change what is computed, so that none may be passed over; those that are off do nothing.
+void check_keys(const Json& json, const std::string& where, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : json.items()) {
+    const bool off = value.is_null() || value == false;
+    if (off || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw Malformed{fmt::format("{} has '{}'", where, printable(key, 40)), kUnsupported};
+  }
+}
+
 void read_open_clip(const Json& json, ModelConfig& config) {
   const Json& model = child(json, "model_cfg");
+  check_keys(model, "model_cfg",
+             {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "init_logit_scale"});
+  check_keys(child(model, "vision_cfg"), "vision_cfg",
+             {"image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio", "patch_dropout"});
+  check_keys(child(model, "text_cfg"), "text_cfg",
+             {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "hf_tokenizer_name"});
   const Reader vision(child(model, "vision_cfg")), text(child(model, "text_cfg"));
   vision("image_size", config.image_size);
   vision("width", config.width);
@@ -123,6 +150,19 @@ void read_open_clip(const Json& json, ModelConfig& config) {
   config.activation = quick != model.end() && *quick == true ? "quick_gelu" : "gelu";
 }
 
+// The file that timm writes for the hub.
+void read_timm(const Json& json, ModelConfig& config) {
+  const auto text = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const std::string pool = text("global_pool");
+  if (pool == "avg") config.pool = "mean";
+  if (pool == "token") config.pool = "class";
+  if (!pool.empty() && !config.pool) throw Malformed{"global_pool is neither token nor avg", kUnsupported};
+  config.activation = text("architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
+}
+
 }  // namespace
 
 std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family) {
@@ -133,6 +173,11 @@ std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind k
     read_open_clip(json, config);
     return config;
   }
+  if (family == Family::kVit) {
+    if (!json.contains("architecture")) return std::nullopt;
+    read_timm(json, config);
+    return config;
+  }
   const auto type = json.find("model_type");
   if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip"))
     return std::nullopt;
@@ -141,14 +186,13 @@ std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind k
 }
 
 std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family) {
-  if (!is_clip(family)) return std::nullopt;
   std::error_code error;
   auto kind = ConfigKind::kOpenClip;
   auto path = folder / "open_clip_config.json";
-  if (!std::filesystem::is_regular_file(path, error)) {
+  if (!is_clip(family) || !std::filesystem::is_regular_file(path, error)) {
     kind = ConfigKind::kHuggingFace;
     path = folder / "config.json";
-    if (family != Family::kClipVit || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
+    if (is_resnet(family) || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   }
   const MappedFile file(path, kCall);
   try {

@@ -10,8 +10,9 @@
 
 namespace tpgm {
 
-/// What the config.json (transformers') or open_clip_config.json in the folder of a checkpoint says of a
-/// model of this family; nothing if there is none, or one of another kind. Throws for one that is broken.
+/// What the config.json (transformers', of ViTs timm's) or open_clip_config.json in the folder of a
+/// checkpoint says of a model of this family; nothing if there is none, or one of another kind. Throws for
+/// one that is broken, and for what our models cannot be.
 struct ConfigFile {
   std::filesystem::path path;
   ModelConfig config;

@@ -261,6 +261,12 @@ Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout la
     TORCH_CHECK(false, "[from_ours] a ", to_text(family), " has no layout ", to_text(layout), "; it has ",
                 fmt::format("{}", fmt::join(known, ", ")));
   }
+  const bool foreign_vit = layout == Layout::kTorchvision && family == Family::kVit;
+  TORCH_CHECK(
+      !foreign_vit || (config.pool != "mean" && config.patch_bias != false && config.pre_norm != true),
+      "[from_ours] torchvision's ViT has the class token for a pool, a bias of the patches and no norm "
+      "before "
+      "the blocks, and this one does not; write it as timm");
   Renamed result;
   for (const auto& item : tensors) {
     if (layout == Layout::kTpgm) {

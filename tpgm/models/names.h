@@ -14,7 +14,7 @@ namespace tpgm {
 enum class Layout {
   kTpgm,         // ours: stem.*, blocks.* or layer1.*, norm, projection; head; CLIP: visual.*, text.*
   kOpenAi,       // CLIP as OpenAI and open_clip save it
-  kHuggingFace,  // transformers' CLIPModel, CLIPVisionModel(WithProjection), CLIPTextModel(WithProjection)
+  kHuggingFace,  // transformers' CLIPModel, CLIPVisionModel, CLIPVisionModelWithProjection
   kTorchvision,  // ResNet (timm's too) and ViT
   kTimm,         // ViT; MoCo-v3's and MAE's
 };

@@ -21,6 +21,9 @@ constexpr std::array kFamilies{Family::kResNet, Family::kVit, Family::kClipResNe
 constexpr int64_t kHeadWidth = 64;
 
 int64_t usual_heads(const char* size, int64_t width) {
+  // ViT-H, -g and -G have sixteen of 80, 88 and 104.
+  const bool tower = std::string_view(size) == "heads";
+  if (tower && (width == 1280 || width == 1408 || width == 1664)) return 16;
   TORCH_CHECK(width % kHeadWidth == 0,
               "[set_defaults] neither weights nor sizes say how many heads there are, and a width of ", width,
               " is no multiple of the usual ", kHeadWidth, "; give ", size, "=N");
@@ -81,16 +84,16 @@ const std::vector<ModelInfo>& models() {
        {"RN101"},
        "clip-resnet:image_size=224,layers=3-4-23-3,width=64,embedding=512,text_width=512"},
       {"clip-vit-b-32",
-       {"ViT-B/32", "ViT-B-32", "openai/clip-vit-base-patch32", "vit_base_patch32_clip_224"},
+       {"ViT-B/32", "ViT-B-32", "openai/clip-vit-base-patch32"},
        "clip-vit:image_size=224,patch=32,width=768,depth=12,embedding=512,text_width=512"},
       {"clip-vit-b-16",
-       {"ViT-B/16", "ViT-B-16", "openai/clip-vit-base-patch16", "vit_base_patch16_clip_224"},
+       {"ViT-B/16", "ViT-B-16", "openai/clip-vit-base-patch16"},
        "clip-vit:image_size=224,patch=16,width=768,depth=12,embedding=512,text_width=512"},
       {"clip-vit-l-14",
-       {"ViT-L/14", "ViT-L-14", "openai/clip-vit-large-patch14", "vit_large_patch14_clip_224"},
+       {"ViT-L/14", "ViT-L-14", "openai/clip-vit-large-patch14"},
        "clip-vit:image_size=224,patch=14,width=1024,depth=24,embedding=768,text_width=768"},
       {"clip-vit-l-14-336",
-       {"ViT-L/14@336px", "ViT-L-14-336", "openai/clip-vit-large-patch14-336", "vit_large_patch14_clip_336"},
+       {"ViT-L/14@336px", "ViT-L-14-336", "openai/clip-vit-large-patch14-336"},
        "clip-vit:image_size=336,patch=14,width=1024,depth=24,embedding=768,text_width=768"},
       {"resnet18", {}, "resnet:layers=2-2-2-2,block=basic"},
       {"resnet34", {}, "resnet:layers=3-4-6-3,block=basic"},
@@ -126,7 +129,7 @@ ModelConfig parse_model(const std::string& text) {
     if (name == model.name || alias) config = parse_model(model.sizes);
   }
   TORCH_CHECK(config, "[parse_model] no model '", name, "'; did you mean '", nearest(name, known),
-              "'? 'tpgm list models' shows all, and script:FILE takes any TorchScript module");
+              "'? 'tpgm list models' shows all");
   for (size_t begin = colon + 1; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string item = text.substr(begin, end - begin);

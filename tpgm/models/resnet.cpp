@@ -77,6 +77,8 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
   TORCH_CHECK(
       !options.layers().empty() && options.width() > 0 && options.channels() > 0 && options.image_size() > 0,
       "[ResNet] layers, width, channels and image_size must be positive");
+  TORCH_CHECK(options.stem() != Stem::kThree || options.width() % 2 == 0, "[ResNet] a width of ",
+              options.width(), " is odd, and the first convolutions of this stem have half of it");
   const bool attention = options.pool_heads() > 0;
   TORCH_CHECK(
       attention == (options.embedding() > 0),
@@ -153,7 +155,8 @@ int64_t ResNet::multiply_adds() const {
     count += conv->multiply_adds(side);
     side = conv->side_after(side);
   }
-  if (options_.stem() != Stem::kSmall) side /= 2;
+  if (options_.stem() == Stem::kImageNet) side = (side + 1) / 2;
+  if (options_.stem() == Stem::kThree) side /= 2;
   for (const auto& block : residual_blocks_) count += block->multiply_adds(side);
   return count + (pool_.is_empty() ? 0 : pool_->multiply_adds());
 }

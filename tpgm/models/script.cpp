@@ -42,6 +42,20 @@ void register_below(torch::nn::Module& root, const std::string& name, const Regi
   add(*owner, name.substr(begin));
 }
 
+// By block_name(), in order. A parameter outside of any, at the root or beside blocks ("encoder.position"
+// beside "encoder.layers.0"), is a block by itself, so that none contains another.
+std::vector<std::string> blocks_of(const std::vector<std::string>& names) {
+  std::vector<std::string> all, blocks;
+  for (const auto& name : names) all.push_back(name.find('.') == std::string::npos ? name : block_name(name));
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool holds_others = std::any_of(
+        all.begin(), all.end(), [&](const std::string& other) { return other.starts_with(all[i] + "."); });
+    const std::string& block = holds_others ? names[i] : all[i];
+    if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) blocks.push_back(block);
+  }
+  return blocks;
+}
+
 int64_t parse_size(const std::string& model, const std::string& item, const std::string& name) {
   int64_t number = 0;
   const char *begin = item.data() + name.size() + 1, *end = item.data() + item.size();
@@ -86,13 +100,14 @@ ScriptBackbone::ScriptBackbone(const std::string& model) {
     TORCH_CHECK(false, "[", kCall, "] '", file, "' is no TorchScript module (", first_line(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
+  std::vector<std::string> names;
   for (const auto& item : script_.named_parameters()) {
     register_below(*this, item.name, [&](torch::nn::Module& owner, const std::string& name) {
       owner.register_parameter(name, item.value, item.value.requires_grad());
     });
-    const std::string block = item.name.find('.') == std::string::npos ? item.name : block_name(item.name);
-    if (std::find(blocks_.begin(), blocks_.end(), block) == blocks_.end()) blocks_.push_back(block);
+    names.push_back(item.name);
   }
+  blocks_ = blocks_of(names);
   TORCH_CHECK(!blocks_.empty(), "[", kCall, "] '", file,
               "' has no parameters, so there is nothing to tune: torch.jit.freeze makes them constants; save "
               "it before that");
@@ -102,9 +117,13 @@ ScriptBackbone::ScriptBackbone(const std::string& model) {
     });
   }
   const at::NoGradGuard no_grad;
+  // A module that was traced in training counts this run among its statistics.
+  std::vector<at::Tensor> kept;
+  for (const auto& buffer : buffers()) kept.push_back(buffer.clone());
   eval();
   num_features_ = run(at::zeros({1, channels_, image_size_, image_size_})).size(1);
   train();
+  for (size_t i = 0; i < kept.size(); ++i) buffers()[i].copy_(kept[i]);
 }
 
 at::Tensor ScriptBackbone::run(const at::Tensor& images) {

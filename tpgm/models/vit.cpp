@@ -113,7 +113,8 @@ at::Tensor resize_position(const at::Tensor& position, int64_t to, int64_t extra
   const at::Tensor map =
       position.narrow(0, extra, patches).to(at::kFloat).view({1, side, side, -1}).permute({0, 3, 1, 2});
   const at::Tensor resized = at::_upsample_bicubic2d_aa(map, {to, to}, /*align_corners=*/false);
-  return at::cat({position.narrow(0, 0, extra).to(at::kFloat), resized.flatten(2).squeeze(0).t()});
+  return at::cat(
+      {position.narrow(0, 0, extra), resized.flatten(2).squeeze(0).t().to(position.scalar_type())});
 }
 
 }  // namespace tpgm

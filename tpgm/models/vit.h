@@ -34,8 +34,8 @@ struct VitOptions {
   TORCH_ARG(bool, pre_norm) = false;
   /// CLIP's: a projection of the pooled token to so many features. 0: none.
   TORCH_ARG(int64_t, embedding) = 0;
-  /// Keep only the blocks' inputs for the backward pass and compute the rest again: a quarter to a third more
-  /// time, a tenth of the memory. For ViT-L.
+  /// Keep only the blocks' inputs for the backward pass and compute the rest again: ViT-L's step takes a
+  /// third longer, and less than a third of the memory.
   TORCH_ARG(bool, recompute) = false;
 };
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <utility>
 
 #include "tpgm/io/mismatches.h"
@@ -18,91 +17,6 @@ namespace tpgm {
 namespace {
 
 constexpr const char* kCall = "read_weights";
-constexpr size_t kMaxStages = 16;  // of a ResNet, as parse_layers has it
-
-// Shapes by name, with an error for what is missing or has too few dimensions.
-class Shapes {
- public:
-  Shapes(const StateDict& tensors, std::string prefix) : tensors_(tensors), prefix_(std::move(prefix)) {}
-
-  bool has(const std::string& name) const { return tensors_.contains(prefix_ + name); }
-  int64_t size(const std::string& name, int64_t dimension, int64_t dimensions) const {
-    const at::Tensor* tensor = tensors_.find(prefix_ + name);
-    TORCH_CHECK(tensor != nullptr, "[", kCall, "] the tensor for our '", prefix_, name,
-                "' is missing: is the checkpoint complete?");
-    TORCH_CHECK(tensor->dim() == dimensions && tensor->numel() > 0, "[", kCall, "] the tensor for our '",
-                prefix_, name, "' is ", fmt::format("[{}]", fmt::join(tensor->sizes(), ",")), ", expected ",
-                dimensions, " dimensions and elements");
-    return tensor->size(dimension);
-  }
-  /// Of the square of positions, before which the class token's comes.
-  int64_t side(const std::string& name) const {
-    const int64_t positions = size(name, 0, 2);
-    const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(positions - 1))));
-    TORCH_CHECK(side > 0 && side * side == positions - 1, "[", kCall, "] the tensor for our '", prefix_, name,
-                "' has ", positions, " rows, expected one and a square");
-    return side;
-  }
-  /// How many blocks there are: before + "0" + after, before + "1" + after, ...
-  int64_t count(const std::string& before, const std::string& after) const {
-    constexpr size_t kTensors = 10;  // that every block has at least
-    size_t count = 0;
-    while (has(fmt::format("{}{}{}", before, count, after))) ++count;
-    TORCH_CHECK(count > 0, "[", kCall, "] the tensor for our '", prefix_, before, "0", after,
-                "' is missing: is the checkpoint complete?");
-    // Modules take memory, whatever their tensors, so that one name must not make a block.
-    TORCH_CHECK(count <= tensors_.size() / kTensors, "[", kCall, "] there are ", count, " tensors '", prefix_,
-                before, "*", after, "', but with ", tensors_.size(),
-                " in all not the rest of as many blocks: is the checkpoint complete?");
-    return static_cast<int64_t>(count);
-  }
-
- private:
-  const StateDict& tensors_;
-  std::string prefix_;
-};
-
-void read_resnet(const Shapes& shapes, ModelConfig& config) {
-  const bool clip = config.family == Family::kClipResNet;
-  config.channels = shapes.size("stem.conv1.weight", 1, 4);
-  config.width = shapes.size(clip ? "stem.conv3.weight" : "stem.conv1.weight", 0, 4);
-  std::vector<int64_t> layers;
-  do {
-    layers.push_back(shapes.count(fmt::format("layer{}.", layers.size() + 1), ".conv1.weight"));
-  } while (layers.size() < kMaxStages &&
-           shapes.has(fmt::format("layer{}.0.conv1.weight", layers.size() + 1)));
-  config.layers = fmt::format("{}", fmt::join(layers, "-"));
-  if (clip) {
-    config.image_size = shapes.side("pool.position") << (layers.size() + 1);
-    config.embedding = shapes.size("pool.c_proj.weight", 0, 2);
-  } else {
-    config.block = shapes.has("layer1.0.conv3.weight") ? "bottleneck" : "basic";
-    config.stem = shapes.size("stem.conv1.weight", 2, 4) == 3 ? "small" : "imagenet";
-  }
-}
-
-void read_vit(const Shapes& shapes, ModelConfig& config) {
-  config.width = shapes.size("stem.patch.weight", 0, 4);
-  config.channels = shapes.size("stem.patch.weight", 1, 4);
-  config.patch = shapes.size("stem.patch.weight", 2, 4);
-  config.image_size = shapes.side("stem.position") * *config.patch;
-  config.depth = shapes.count("blocks.", ".norm1.weight");
-  config.mlp = shapes.size("blocks.0.mlp.fc1.weight", 0, 2);
-  if (config.family == Family::kVit) {
-    config.pre_norm = shapes.has("stem.norm.weight");
-    config.patch_bias = shapes.has("stem.patch.bias");
-  } else {
-    config.embedding = shapes.has("projection.weight") ? shapes.size("projection.weight", 0, 2) : 0;
-  }
-}
-
-void read_text(const Shapes& shapes, ModelConfig& config) {
-  config.vocab = shapes.size("stem.token.weight", 0, 2);
-  config.text_width = shapes.size("stem.token.weight", 1, 2);
-  config.context = shapes.size("stem.position", 0, 2);
-  config.text_depth = shapes.count("blocks.", ".norm1.weight");
-  config.text_mlp = shapes.size("blocks.0.mlp.fc1.weight", 0, 2);
-}
 
 std::string list(std::vector<std::string> names) {
   const size_t all = names.size();
@@ -133,15 +47,16 @@ void add_counters(StateDict& tensors, std::vector<std::string>& notes) {
     notes.push_back(fmt::format("{} counters '*.{}' are missing: set to 0", missing.size(), counter));
 }
 
-void check_agreement(const ModelConfig& wanted, const ModelConfig& found, const std::string& file,
-                     const std::string& whose) {
+// Image sizes may differ: positions are resized.
+void check_agreement(const ModelConfig& said, const ModelConfig& shown, const std::string& file,
+                     const std::string& by_whom, const std::string& way_out) {
   std::vector<std::string> texts;
-  for (const auto& [size, ours, theirs] : conflicts(wanted, found)) {
+  for (const auto& [size, ours, theirs] : conflicts(said, shown)) {
     if (size == "image_size") continue;
-    texts.push_back(fmt::format("{} is {} in {}, {} in the weights", size, ours, whose, theirs));
+    texts.push_back(fmt::format("{} is {} in {}, {} in the weights", size, ours, by_whom, theirs));
   }
-  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", to_text(found.family),
-              " of other sizes: ", fmt::format("{}", fmt::join(texts, "; ")));
+  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", to_text(shown.family),
+              " of other sizes: ", fmt::format("{}", fmt::join(texts, "; ")), "; ", way_out);
 }
 
 // Position embeddings for the image size that was asked for.
@@ -165,11 +80,10 @@ void resize(ModelWeights& weights, int64_t image_size) {
 
 Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional<ModelConfig>& metadata) {
   auto found = recognise(checkpoint.names());
-  TORCH_CHECK(found, "[", kCall, "] '", checkpoint.path().string(), "': its names, ",
-              list(checkpoint.names()),
-              ", are those of no model known here; see 'tpgm list models'. Any other can come as "
-              "TorchScript: --model "
-              "script:FILE");
+  TORCH_CHECK(
+      found, "[", kCall, "] '", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
+      ", are those of no model known here; see 'tpgm list models'. As TorchScript any model can be tuned: "
+      "docs/models.md");
   // A classifier's backbone does not show that it was CLIP's.
   const bool alike = metadata && is_resnet(found->family) == is_resnet(metadata->family);
   if (found->layout == Layout::kTpgm && alike) found->family = metadata->family;
@@ -201,13 +115,34 @@ void check_bytes(const Checkpoint& checkpoint) {
   }
 }
 
+void check_head(const StateDict& tensors, std::optional<int64_t> features) {
+  const at::Tensor *weight = tensors.find("head.weight"), *bias = tensors.find("head.bias");
+  TORCH_CHECK(weight != nullptr || bias == nullptr, "[", kCall,
+              "] there is a bias of the head, and no weight");
+  if (weight == nullptr) return;
+  TORCH_CHECK(
+      weight->dim() == 2 && weight->size(0) > 0 && weight->size(1) == features.value_or(weight->size(1)), "[",
+      kCall, "] the head is ", weight->sizes(), ", expected [classes,", features.value_or(-1), "]");
+  TORCH_CHECK(bias == nullptr || (bias->dim() == 1 && bias->size(0) == weight->size(0)), "[", kCall,
+              "] the head's bias is ", bias->sizes(), ", its weight ", weight->sizes());
+}
+
 // Throws unless the file has every tensor of the model, in the right shape, and no other. To be asked before
 // a model of these sizes is made: on kMeta it takes no memory, whatever the names of a file claim.
-void check_complete(const ModelWeights& weights, const std::filesystem::path& file) {
+void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
+  const auto& file = checkpoint.path();
   const OnDevice meta(at::kMeta);
-  load_state_dict(*make_backbone(weights.config), weights.backbone(), {}, file);
+  const auto backbone = make_backbone(weights.config);
+  load_state_dict(*backbone, weights.backbone(), {}, file);
   const StateDict text = weights.text();
-  if (!text.is_empty()) load_state_dict(*make_clip_text(weights.config), text, {}, file);
+  if (!text.is_empty()) {
+    load_state_dict(*make_clip_text(weights.config), text, {}, file);
+    TORCH_CHECK(weights.tensors.contains("logit_scale"), "[", kCall,
+                "] both towers are there, but no 'logit_scale'");
+  }
+  // A head on features of a layer in between is of another width, and our own file says so.
+  const bool in_between = checkpoint.metadata().contains("tpgm.layer");
+  check_head(weights.tensors, in_between ? std::nullopt : std::optional(backbone->num_features()));
   const bool clip = is_clip(weights.config.family);
   for (const auto& item : weights.tensors) {
     const std::string& name = item.key();
@@ -219,63 +154,96 @@ void check_complete(const ModelWeights& weights, const std::filesystem::path& fi
   }
 }
 
-ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
+// Under our names, with nothing unknown among them.
+Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
+  Renamed renamed = to_ours(checkpoint.tensors(), recognised);
+  if (renamed.unknown.empty()) return renamed;
+  Mismatches culprits;
+  for (const auto& name : renamed.unknown) {
+    culprits.add(name, fmt::format("is in the file, but not in a {} ({})", to_text(recognised.family),
+                                   to_text(recognised.layout)));
+  }
+  TORCH_CHECK(false,
+              culprits.text(
+                  kCall, fmt::format(" ('{}')", checkpoint.path().string()),
+                  "a variant that is not known here? As TorchScript any model can be tuned: docs/models.md"));
+}
+
+// A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's.
+StateDict with_tower(const StateDict& tensors, Family family) {
+  const bool bare = is_clip(family) && !tensors.contains("visual.stem.conv1.weight") &&
+                    !tensors.contains("visual.stem.patch.weight");
+  if (!bare) return tensors;
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    result.insert(item.key().starts_with("head.") ? item.key() : "visual." + item.key(), item.value());
+  }
+  return result;
+}
+
+// Sizes that shapes do not show: from the user, else from our own metadata, else from a file beside it, else
+// the usual ones.
+void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const Recognised& recognised,
+                     const std::optional<ModelConfig>& wanted, const std::optional<ModelConfig>& metadata) {
   const std::string file = checkpoint.path().string();
+  ModelConfig& config = weights.config;
+  const ModelConfig shown = config;
+  if (recognised.layout == Layout::kTimm && checkpoint.contains(recognised.prefix + "fc_norm.weight"))
+    config.pool = "mean";
+  if (wanted) {
+    check_agreement(*wanted, shown, file, "--model", "give the family alone, or its true sizes");
+    fill(config, *wanted);
+  }
+  if (metadata) {
+    fill(config, *metadata);
+  } else if (const auto beside =
+                 read_config_json(checkpoint.files().front().parent_path(), recognised.family)) {
+    const std::string name = fmt::format("'{}'", beside->path.filename().string());
+    check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
+    TORCH_CHECK(is_clip(config.family) || beside->config.pool != "mean" || config.pool == "mean", "[", kCall,
+                "] '", file, "' takes the mean of normalised patches by its ", name,
+                ", which is not known here: only the norm of their mean (fc_norm)");
+    fill(config, beside->config);
+  }
+  const bool small_moco =
+      config.family == Family::kVit && config.width == 384 && recognised.prefix.ends_with("base_encoder.");
+  if (small_moco && !config.heads) {
+    config.heads = 12;
+    weights.notes.emplace_back("12 heads are assumed, as MoCo-v3's ViT-S has them; others have 6: heads=6");
+  }
+  const bool like_clip = is_clip(config.family) || config.pre_norm.value_or(false);
+  if (like_clip && !config.activation) {
+    const bool clip = is_clip(config.family);
+    weights.notes.push_back(
+        fmt::format("{} is assumed, as {}; else give --model {}:activation={}", clip ? "quick_gelu" : "gelu",
+                    recognised.layout == Layout::kHuggingFace ? "no config.json of CLIP's is beside it"
+                    : clip ? "in OpenAI's models; open_clip's own have gelu"
+                           : "in most of timm's",
+                    to_text(config.family), clip ? "gelu" : "quick_gelu"));
+  }
+  set_defaults(config);
+}
+
+ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
   check_bytes(checkpoint);
   const std::optional<ModelConfig> metadata = metadata_of(checkpoint);
   const Recognised recognised = recognise_or_refuse(checkpoint, metadata);
-  TORCH_CHECK(!wanted || wanted->family == recognised.family, "[", kCall, "] '", file, "' is a ",
-              to_text(recognised.family), " (layout: ", to_text(recognised.layout), "), not a ",
+  TORCH_CHECK(!wanted || wanted->family == recognised.family, "[", kCall, "] '", checkpoint.path().string(),
+              "' is a ", to_text(recognised.family), " (layout: ", to_text(recognised.layout), "), not a ",
               wanted ? to_text(wanted->family) : "", "; give --model ", to_text(recognised.family),
               " or one of its sizes, see 'tpgm list models'");
-
-  Renamed renamed = to_ours(checkpoint.tensors(), recognised);
-  if (!renamed.unknown.empty()) {
-    Mismatches culprits;
-    for (const auto& name : renamed.unknown) {
-      culprits.add(name, fmt::format("is in the file, but not in a {} ({})", to_text(recognised.family),
-                                     to_text(recognised.layout)));
-    }
-    TORCH_CHECK(
-        false,
-        culprits.text(kCall, fmt::format(" ('{}')", file),
-                      "a variant that is not supported? It can come as TorchScript: --model script:FILE"));
-  }
+  Renamed renamed = rename(checkpoint, recognised);
   ModelWeights result;
   result.layout = recognised.layout;
-  result.notes = std::move(renamed.notes);
-  const bool bare_tower = recognised.layout == Layout::kTpgm && is_clip(recognised.family) &&
-                          !renamed.tensors.contains("visual.stem.conv1.weight") &&
-                          !renamed.tensors.contains("visual.stem.patch.weight");
-  for (auto& item : renamed.tensors) {
-    const bool tower = bare_tower && !item.key().starts_with("head.");
-    result.tensors.insert(tower ? "visual." + item.key() : item.key(), item.value());
-  }
+  result.tensors = with_tower(renamed.tensors, recognised.family);
+  result.notes = checkpoint.notes();
+  result.notes.insert(result.notes.end(), renamed.notes.begin(), renamed.notes.end());
   add_counters(result.tensors, result.notes);
-
   result.config = sizes_of(recognised.family, result.tensors);
-  if (const auto beside = read_config_json(checkpoint.files().front().parent_path(), recognised.family)) {
-    check_agreement(beside->config, result.config, file,
-                    fmt::format("'{}'", beside->path.filename().string()));
-    fill(result.config, beside->config);
-  }
-  if (metadata) fill(result.config, *metadata);
-  if (recognised.layout == Layout::kTimm) {
-    const bool mean = checkpoint.contains(recognised.prefix + "fc_norm.weight");
-    if (mean) result.config.pool = "mean";
-  }
-  if (wanted) {
-    check_agreement(*wanted, result.config, file, "--model");
-    fill(result.config, *wanted);
-  }
-  const bool guessed = is_clip(recognised.family) && !result.config.activation;
-  set_defaults(result.config);
-  if (guessed)
-    result.notes.push_back("OpenAI's quick_gelu is assumed; for open_clip's own models give activation=gelu");
-  check_complete(result, checkpoint.path());
-  if (wanted && wanted->image_size && (is_clip(recognised.family) || !is_resnet(recognised.family))) {
-    resize(result, *wanted->image_size);
-  }
+  complete_config(result, checkpoint, recognised, wanted, metadata);
+  check_complete(result, checkpoint);
+  const bool has_positions = is_clip(recognised.family) || !is_resnet(recognised.family);
+  if (wanted && wanted->image_size && has_positions) resize(result, *wanted->image_size);
   return result;
 }
 
@@ -291,16 +259,6 @@ StateDict ModelWeights::backbone() const {
 }
 
 StateDict ModelWeights::text() const { return below(tensors, "text."); }
-
-ModelConfig sizes_of(Family family, const StateDict& tensors) {
-  ModelConfig config;
-  config.family = family;
-  const Shapes visual(tensors, is_clip(family) ? "visual." : "");
-  is_resnet(family) ? read_resnet(visual, config) : read_vit(visual, config);
-  const Shapes text(tensors, "text.");
-  if (is_clip(family) && text.has("stem.token.weight")) read_text(text, config);
-  return config;
-}
 
 ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));

@@ -19,7 +19,7 @@ struct ModelWeights {
   /// Views of the file where that is possible. "visual.*", "text.*" and "logit_scale" of CLIP; the backbone's
   /// own names of others; "head.*" of a classifier.
   StateDict tensors{"Tensor"};
-  /// What was left out, filled in, resized or assumed, for the user to read.
+  /// What was unwrapped, left out, filled in, resized or assumed, for the user to read.
   std::vector<std::string> notes;
 
   bool has_text() const { return tensors.contains("text.stem.token.weight"); }
@@ -31,12 +31,13 @@ struct ModelWeights {
 };
 
 /// Recognises the checkpoint by its names and shapes. Sizes that shapes do not show (heads, the activation)
-/// come from the config.json or open_clip_config.json beside the file, from our own metadata, from `wanted`,
-/// or are the family's usual ones. `wanted` is what the user asked for: another family or other sizes are an
-/// error that says both, save for image_size, to which position embeddings are resized, and the choices that
-/// weights leave open.
+/// are `wanted`'s, what the user asked for; or else our own metadata's; or else those of the config.json or
+/// open_clip_config.json beside the file; or else the family's usual ones. Another family, or other sizes
+/// than the shapes show, are an error that says both, save for image_size, to which position embeddings are
+/// resized.
 ///
-/// Throws if no model is recognised, if a tensor is unknown or one is missing. Errors name the file.
+/// Throws if no model is recognised, if a tensor is unknown, missing or of another shape. Errors name the
+/// file.
 ModelWeights read_weights(const Checkpoint& checkpoint,
                           const std::optional<ModelConfig>& wanted = std::nullopt);
 
@@ -57,8 +58,8 @@ struct SavedModel {
 };
 
 /// Writes the weights as safetensors in the names and shapes of another library. A folder becomes
-/// model.safetensors in it; of CLIP for Hugging Face also config.json. Everything appears together or nothing
-/// does.
+/// model.safetensors in it; of CLIP for Hugging Face also config.json. Nothing appears before all of it is on
+/// the disk.
 SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& output,
                    const SaveOptions& options);
 

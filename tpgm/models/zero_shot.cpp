@@ -8,84 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tpgm/core/names.h"
-#include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view kPlaceholder = "{}";
-constexpr std::string_view kBlank = " \t\r\n";
-
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
-}
-
-// Without blank lines at the end.
-std::vector<std::string> lines_of(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // the mark that some editors put first
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
-}
-
-std::vector<std::string> folder_names(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (std::filesystem::directory_iterator item(folder, failed);
-       !failed && item != std::filesystem::directory_iterator(); item.increment(failed)) {
-    std::error_code error;
-    const std::string name = item->path().filename().string();
-    if (item->is_directory(error) && !name.starts_with('.')) names.push_back(name);
-  }
-  TORCH_CHECK(!failed, "[load_class_names] cannot read the folder '", folder.string(),
-              "': ", failed.message());
-  TORCH_CHECK(!names.empty(), "[load_class_names] the folder '", folder.string(),
-              "' has no folders in it; expected one for each class");
-  std::sort(names.begin(), names.end());
-  for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');
-  return names;
-}
-
-std::string name_in(const Json& value, const std::string& where) {
-  const Json& name = value.is_array() && !value.empty() ? value.back() : value;
-  TORCH_CHECK(name.is_string(), "[load_class_names] ", where, " is ",
-              printable(value.dump(-1, ' ', true), 60), ", expected a name");
-  return trimmed(name.get<std::string>());
-}
-
-std::vector<std::string> names_in(const Json& json, const std::string& file) {
-  std::vector<std::string> names;
-  if (json.is_array()) {
-    for (const auto& value : json)
-      names.push_back(name_in(value, fmt::format("'{}': entry {}", file, names.size())));
-    return names;
-  }
-  std::vector<std::pair<std::string, std::string>> items;
-  for (const auto& [key, value] : json.items()) {
-    items.emplace_back(key, name_in(value, fmt::format("'{}': '{}'", file, printable(key))));
-  }
-  const bool numbers = std::all_of(items.begin(), items.end(), [](const auto& item) {
-    return !item.first.empty() && item.first.find_first_not_of("0123456789") == std::string::npos;
-  });
-  std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
-    return numbers ? natural_less(a.first, b.first) : a.first < b.first;
-  });
-  for (auto& item : items) names.push_back(std::move(item.second));
-  return names;
-}
-
 void check_vocabulary(const ClipText& text, const Tokenizer& tokenizer) {
   const auto& options = text.options();
   TORCH_CHECK(tokenizer.vocab_size() == options.vocab(), "[make_zero_shot] the vocabulary has ",
@@ -110,45 +38,6 @@ std::string filled(const std::string& sentence, const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> load_class_names(const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return folder_names(path);
-  const MappedFile file(path, "load_class_names");
-  const std::string text = trimmed(file.bytes());
-  std::vector<std::string> names;
-  const bool is_json = text.starts_with('[') || text.starts_with('{');
-  if (is_json) {
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    TORCH_CHECK(!json.is_discarded(), "[load_class_names] '", path.string(), "' begins as JSON and is none");
-    names = names_in(json, path.string());
-  } else {
-    names = lines_of(file.bytes());
-  }
-  TORCH_CHECK(!names.empty(), "[load_class_names] '", path.string(), "' has no names in it");
-  for (size_t i = 0; i < names.size(); ++i) {
-    TORCH_CHECK(!names[i].empty(), "[load_class_names] '", path.string(), "': the name ",
-                is_json ? fmt::format("of class {}", i) : fmt::format("in line {}", i + 1),
-                " is empty; every class needs one");
-  }
-  return names;
-}
-
-std::vector<std::string> load_templates(const std::filesystem::path& path) {
-  const MappedFile file(path, "load_templates");
-  std::vector<std::string> templates;
-  size_t number = 0;
-  for (auto& line : lines_of(file.bytes())) {
-    ++number;
-    if (line.empty()) continue;
-    TORCH_CHECK(line.find(kPlaceholder) != std::string::npos, "[load_templates] '", path.string(), "': line ",
-                number, ", '", printable(line), "', has no {} for the name of a class");
-    templates.push_back(std::move(line));
-  }
-  TORCH_CHECK(!templates.empty(), "[load_templates] '", path.string(),
-              "' has no templates in it; expected lines such as 'a photo of a {}.'");
-  return templates;
-}
-
 ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const Tokenizer& tokenizer,
                             const std::vector<std::string>& class_names,
                             const std::vector<std::string>& templates, const ZeroShotOptions& options,
@@ -160,22 +49,38 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
   check_vocabulary(text, tokenizer);
   const at::NoGradGuard no_grad;
   const int64_t context = text.options().context();
-  ZeroShotHead head{{}, class_names, templates};
+  ZeroShotHead head{{}, class_names, templates, {}};
   at::Tensor sums = at::zeros({static_cast<int64_t>(class_names.size()), text.options().embedding()},
                               logit_scale.options());
-  const size_t total = class_names.size() * templates.size();
-  for (size_t begin = 0; begin < total; begin += static_cast<size_t>(options.batch_size())) {
-    const size_t end = std::min(total, begin + static_cast<size_t>(options.batch_size()));
-    std::vector<std::string> sentences;
-    std::vector<int64_t> classes;
-    for (size_t i = begin; i < end; ++i) {
-      classes.push_back(static_cast<int64_t>(i / templates.size()));
-      sentences.push_back(filled(templates[i % templates.size()], class_names[i / templates.size()]));
-      if (static_cast<int64_t>(tokenizer.encode(sentences.back()).size()) + 2 > context) ++head.truncated;
+  struct Sentence {
+    std::string text;
+    int64_t owner, tokens;  // the class; tokens with the two around them
+  };
+  std::vector<Sentence> sentences;
+  for (size_t i = 0; i < class_names.size(); ++i) {
+    for (const auto& pattern : templates) {
+      std::string sentence = filled(pattern, class_names[i]);
+      const auto tokens = static_cast<int64_t>(tokenizer.encode(sentence).size()) + 2;
+      if (tokens > context) ++head.truncated;
+      sentences.push_back({std::move(sentence), static_cast<int64_t>(i), std::min(tokens, context)});
     }
-    const at::Tensor tokens = tokenizer.encode_batch(sentences, context).to(logit_scale.device());
+  }
+  // Nobody looks behind the end of a text, so that a batch is as long as its longest; sorted, most are short.
+  std::stable_sort(sentences.begin(), sentences.end(),
+                   [](const Sentence& a, const Sentence& b) { return a.tokens < b.tokens; });
+  const auto batch_size = static_cast<size_t>(options.batch_size());
+  for (size_t begin = 0; begin < sentences.size(); begin += batch_size) {
+    const size_t end = std::min(sentences.size(), begin + batch_size);
+    std::vector<std::string> texts;
+    std::vector<int64_t> owners;
+    for (size_t i = begin; i < end; ++i) {
+      texts.push_back(sentences[i].text);
+      owners.push_back(sentences[i].owner);
+    }
+    const at::Tensor tokens =
+        tokenizer.encode_batch(texts, sentences[end - 1].tokens).to(logit_scale.device());
     const at::Tensor embedded = normalized(text.forward(tokens)).to(sums.scalar_type());
-    sums.index_add_(0, at::tensor(classes).to(logit_scale.device()), embedded);
+    sums.index_add_(0, at::tensor(owners).to(logit_scale.device()), embedded);
     if (progress) progress(end - begin);
   }
   // The length of a sum is not that of a mean, but both have one direction.
@@ -185,7 +90,9 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
   return head;
 }
 
-void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file, Metadata metadata) {
+void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file) {
+  Metadata metadata;
+  if (!head.model.empty()) metadata["tpgm.model"] = head.model;
   metadata["tpgm.classes"] = nlohmann::json(head.class_names).dump();
   metadata["tpgm.templates"] = nlohmann::json(head.templates).dump();
   StateDict tensors("Tensor");
@@ -197,7 +104,8 @@ ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
   const SafetensorsFile opened(file);
   TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "[load_zero_shot] '",
               file.string(), "' is no zero-shot head; 'tpgm zeroshot' makes one");
-  ZeroShotHead head{opened.tensor("head.weight"), {}, {}};
+  ZeroShotHead head;
+  head.weight = opened.tensor("head.weight");
   const auto list = [&](const char* key) {
     const auto found = opened.metadata().find(key);
     if (found == opened.metadata().end()) return std::vector<std::string>();
@@ -210,6 +118,8 @@ ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
   };
   head.class_names = list("tpgm.classes");
   head.templates = list("tpgm.templates");
+  if (const auto model = opened.metadata().find("tpgm.model"); model != opened.metadata().end())
+    head.model = model->second;
   TORCH_CHECK(
       head.weight.dim() == 2 &&
           (head.class_names.empty() || head.weight.size(0) == static_cast<int64_t>(head.class_names.size())),

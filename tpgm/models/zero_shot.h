@@ -35,6 +35,8 @@ struct ZeroShotHead {
   /// times exp(logit_scale). Logits are its product with normalised image features.
   at::Tensor weight;
   std::vector<std::string> class_names, templates;
+  /// The CLIP it was made with, as parse_model reads it, where a file says so.
+  std::string model;
   /// Sentences that were longer than the context, and were cut.
   int64_t truncated = 0;
 };
@@ -46,8 +48,8 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
                             const std::vector<std::string>& templates, const ZeroShotOptions& options = {},
                             const std::function<void(size_t)>& progress = {});
 
-/// A safetensors file with "head.weight", and the names and templates in its metadata.
-void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file, Metadata metadata = {});
+/// A safetensors file with "head.weight", and the rest in its metadata.
+void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file);
 ZeroShotHead load_zero_shot(const std::filesystem::path& file);
 
 }  // namespace tpgm
