@@ -33,13 +33,13 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
   result.metadata["tpgm.model"] = model;
   if (checkpoint.empty()) return parts;
   const Checkpoint opened(checkpoint, "", kCall);
-  if (!opened.contains("head.weight")) {
-    load_weights(*script, checkpoint);
-    return parts;
-  }
   StateDict backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
+  }
+  if (backbone.is_empty() || !opened.contains("head.weight")) {  // the script's alone
+    load_weights(*script, checkpoint);
+    return parts;
   }
   load_state_dict(*script, backbone, {}, checkpoint);
   parts.head = opened.tensor("head.weight");

@@ -1,0 +1,145 @@
+// TorchScript modules as backbones.
+#include "tpgm/models/script.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "model_files.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/methods/tpgm.h"
+
+namespace tpgm::testing {
+namespace {
+
+class Script : public ModelFiles {
+ protected:
+  static std::string golden() { return (golden_folder() / "torchvision-resnet-basic/script.pt").string(); }
+  /// A script of one parameter, with this for its forward().
+  std::string save(const std::string& forward, bool with_parameter = true) const {
+    torch::jit::Module module("M");
+    if (with_parameter) module.register_parameter("scale", at::ones({1}), false);
+    module.define("def forward(self, x):\n" + forward);
+    module.save(file("script.pt"));
+    return "script:" + file("script.pt").string();
+  }
+};
+
+TEST_F(Script, ComputesWhatItsModuleDid) {
+  ScriptBackbone script("script:" + golden() + ":image_size=64");
+  const StateDict expected =
+      SafetensorsFile(golden_folder() / "torchvision-resnet-basic/expected.safetensors").tensors();
+  EXPECT_EQ(script.num_features(""), 7);
+  script.eval();
+  {
+    const at::NoGradGuard no_grad;
+    EXPECT_LT(difference(script.forward(expected["images"]), expected["logits"]), 1e-4);
+  }
+  // Names, and gradients, are those of the same model as ours.
+  const auto ours = load_classifier("", golden_folder() / "torchvision-resnet-basic/model.pth", {});
+  script.train();
+  const at::Tensor upstream = at::randn({3, 7});
+  (script.forward(expected["images"]) * upstream).sum().backward();
+  (ours.model->forward(expected["images"]) * upstream).sum().backward();
+  const auto parameters = script.named_parameters();
+  EXPECT_EQ(parameters.size(), ours.model->parameters().size());
+  EXPECT_LT(difference(parameters["fc.weight"].grad(), ours.model->head->weight.grad()), 1e-3);
+  EXPECT_LT(difference(parameters["layer1.0.conv1.weight"].grad(),
+                       ours.model->named_parameters()["backbone.layer1.0.conv1.weight"].grad()),
+            1e-3);
+  EXPECT_LT(difference(script.named_buffers()["bn1.running_mean"],
+                       ours.model->named_buffers()["backbone.stem.bn1.running_mean"]),
+            1e-4);
+}
+
+TEST_F(Script, IsTunedAnchoredAndSavedAsAnyOther) {
+  const std::string model = "script:" + golden() + ":image_size=64";
+  const auto loaded = load_classifier(
+      model, "", LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(4)));
+  auto& classifier = *loaded.model;
+  EXPECT_EQ(classifier.block_globs().front(), "backbone.conv1.*");
+  Tpgm tpgm(classifier, TpgmOptions().radius_lr(1e-2).exclude(classifier.unanchored()));
+  const at::Tensor images = at::randn({4, 3, 64, 64}), labels = at::randint(4, {4});
+  const auto loss = [&] { return torch::nn::functional::cross_entropy(classifier.forward(images), labels); };
+  torch::optim::SGD optimizer(classifier.parameters(), 0.05);
+  const at::Tensor before = classifier.named_parameters()["backbone.fc.weight"].detach().clone();
+  for (int i = 0; i < 2; ++i) {
+    optimizer.zero_grad();
+    loss().backward();
+    optimizer.step();
+    tpgm.step(loss);
+  }
+  EXPECT_FALSE(classifier.named_parameters()["backbone.fc.weight"].equal(before));
+  save_weights(*classifier.backbone, file("tuned.safetensors"));
+  const auto again =
+      load_classifier(model, file("tuned.safetensors"),
+                      LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(4)));
+  classifier.eval();
+  again.model->eval();
+  EXPECT_TRUE(again.model->backbone->forward(images).equal(classifier.backbone->forward(images)));
+  save_weights(classifier, file("whole.safetensors"), loaded.metadata);
+  const auto whole = load_classifier(model, file("whole.safetensors"), {});
+  whole.model->eval();
+  EXPECT_TRUE(whole.model->forward(images).equal(classifier.forward(images)));
+}
+
+TEST_F(Script, NoBlockContainsAnother) {
+  torch::jit::Module layer("L"), encoder("E"), module("M");
+  layer.register_parameter("weight", at::ones({1}), false);
+  encoder.register_parameter("position", at::ones({1}), false);
+  encoder.register_module("0", layer);
+  encoder.register_module("1", layer.deepcopy());
+  module.register_module("encoder", encoder);
+  module.define("def forward(self, x):\n    return x.flatten(1) * self.encoder.position\n");
+  module.save(file("nested.pt"));
+  ScriptBackbone script("script:" + file("nested.pt").string() + ":image_size=2");
+  EXPECT_EQ(block_globs(script),
+            (std::vector<std::string>{"encoder.position", "encoder.0.*", "encoder.1.*"}));
+}
+
+TEST_F(Script, MayHaveAHeadOfItsOwn) {
+  torch::jit::Module head("H"), module("M");
+  head.register_parameter("weight", at::randn({1}), false);
+  module.register_module("head", head);
+  module.define("def forward(self, x):\n    return x.flatten(1) * self.head.weight\n");
+  module.save(file("own.pt"));
+  const std::string model = "script:" + file("own.pt").string() + ":image_size=2";
+  ScriptBackbone script(model);
+  script.parameters()[0].data().fill_(7);
+  save_weights(script, file("tuned.safetensors"));
+  const auto fresh = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
+  const auto loaded = load_classifier(model, file("tuned.safetensors"), fresh);
+  EXPECT_EQ(loaded.model->backbone->parameters()[0].item<float>(), 7);
+}
+
+TEST_F(Script, MovesWithItsOwner) {
+  ScriptBackbone script("script:" + golden() + ":image_size=64");
+  script.to(at::kDouble);
+  EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
+}
+
+TEST_F(Script, WhatIsNoModelIsRefused) {
+  const auto error = [&](const std::string& model) {
+    return error_of([&] { ScriptBackbone backbone(model); });
+  };
+  EXPECT_TRUE(
+      has(error(save("    return x.flatten(1) * self.scale, x\n")), "returns a Tuple, expected one tensor"));
+  EXPECT_TRUE(has(error(save("    return x.flatten(1)\n", false)), "has no parameters"));
+  EXPECT_TRUE(has(error(save("    return x * self.scale\n")), "returns Float [1,3,224,224] for 1 images"));
+  EXPECT_TRUE(has(error(save("    return x.flatten(1) @ x.flatten(1) * self.scale\n")),
+                  "fails on images [1,3,224,224]"));
+  EXPECT_TRUE(has(error("script:" + file("nowhere.pt").string()), "is no file"));
+  write("text.pt", "hello");
+  EXPECT_TRUE(has(error("script:" + file("text.pt").string()), "is no TorchScript module"));
+  EXPECT_TRUE(has(error("script:" + golden() + ":image_size=0"), "expected a whole number"));
+  EXPECT_TRUE(has(error("script:" + golden() + ":width=3"), "it has image_size and channels"));
+  ScriptBackbone root(save("    return x.flatten(1) * self.scale\n") + ":image_size=2,channels=1");
+  EXPECT_EQ(block_globs(root), std::vector<std::string>{"scale"});
+  EXPECT_TRUE(has(error_of([&] { root.features(at::zeros({1, 1, 2, 2}), "scale"); }), "no layer 'scale'"));
+  for (const auto& text : {error("script:" + file("text.pt").string()),
+                           error(save("    return x.flatten(1) @ x.flatten(1) * self.scale\n"))}) {
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tpgm::testing
