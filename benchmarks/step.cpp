@@ -1,3 +1,4 @@
+// A step of ours and of the rival, in turns.
 #include "benchmarks/step.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Which devices a command may be given.
 #include <c10/core/Device.h>
 #include <torch/cuda.h>
 

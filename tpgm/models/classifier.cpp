@@ -1,3 +1,4 @@
+// A backbone and a head, from checkpoints, scripts and text.
 #include "tpgm/models/classifier.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// CLIP's text tower, and both towers together.
 #include "tpgm/models/clip.h"
 
 #include <ATen/ATen.h>

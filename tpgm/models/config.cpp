@@ -1,3 +1,4 @@
+// Sizes by name: set, filled in, compared, written.
 #include "tpgm/models/config.h"
 
 #include <c10/util/Exception.h>

@@ -1,3 +1,4 @@
+// transformers', open_clip's and timm's descriptions of a model.
 #include "tpgm/models/config_json.h"
 
 #include <c10/util/Exception.h>

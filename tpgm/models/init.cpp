@@ -1,3 +1,4 @@
+// Fresh weights of transformers.
 #include "tpgm/models/init.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Other libraries' names for our tensors.
 #include "tpgm/models/layouts.h"
 
 namespace tpgm {

@@ -1,3 +1,4 @@
+// Checkpoints recognised by their names, renamed and given back.
 #include "tpgm/models/names.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Autocast and channels-last.
 #include "tpgm/models/precision.h"
 
 #include <ATen/ATen.h>

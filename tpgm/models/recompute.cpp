@@ -1,3 +1,4 @@
+// A part of a model that runs again for its gradient.
 #include "tpgm/models/recompute.h"
 
 #include <torch/csrc/autograd/autograd.h>

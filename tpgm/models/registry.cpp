@@ -1,3 +1,4 @@
+// The models by name, made from their sizes.
 #include "tpgm/models/registry.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// Residual networks.
 #include "tpgm/models/resnet.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// TorchScript: loaded, its tensors registered, its output checked.
 #include "tpgm/models/script.h"
 
 #include <ATen/ATen.h>

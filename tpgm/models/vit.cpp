@@ -1,3 +1,4 @@
+// Vision transformers, and their position embeddings at another size.
 #include "tpgm/models/vit.h"
 
 #include <ATen/ATen.h>

@@ -1,3 +1,4 @@
+// From a checkpoint to the weights of a model that is known, whole and described.
 #include "tpgm/models/weights.h"
 
 #include <ATen/ATen.h>

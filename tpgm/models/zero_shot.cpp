@@ -1,3 +1,4 @@
+// Sentences through the text tower into a head, and that head in a file.
 #include "tpgm/models/zero_shot.h"
 
 #include <ATen/ATen.h>
