@@ -19,7 +19,7 @@ struct Check {
 
 FUZZ(bytes) {
   for (const auto kind : {ConfigKind::kHuggingFace, ConfigKind::kOpenClip}) {
-    for (const auto family : {Family::kClipVit, Family::kClipResNet}) {
+    for (const auto family : {Family::kClipVit, Family::kClipResNet, Family::kVit}) {
       fuzz::parse_or_refuse(bytes.size(), [&] {
         const auto config = parse_config_json(bytes, kind, family);
         if (!config) return;
