@@ -38,7 +38,7 @@ Tokenizer tokenizer_for(const Arguments& args) {
 std::vector<std::string> templates_of(const std::string& text) {
   if (text.empty()) return {"a photo of a {}."};
   std::error_code error;
-  const bool sentence = text.find("{}") != std::string::npos && !std::filesystem::exists(text, error);
+  const bool sentence = text.find(kPlaceholder) != std::string::npos && !std::filesystem::exists(text, error);
   return sentence ? std::vector{text} : load_templates(text);
 }
 

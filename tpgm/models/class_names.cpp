@@ -18,7 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kPlaceholder = "{}";
 constexpr std::string_view kBlank = " \t\r\n";
 
 std::string trimmed(std::string_view text) {

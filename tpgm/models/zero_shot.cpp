@@ -14,7 +14,6 @@
 namespace tpgm {
 namespace {
 
-constexpr std::string_view kPlaceholder = "{}";
 void check_vocabulary(const ClipText& text, const Tokenizer& tokenizer) {
   const auto& options = text.options();
   TORCH_CHECK(tokenizer.vocab_size() == options.vocab(), "[make_zero_shot] the vocabulary has ",

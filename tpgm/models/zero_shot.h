@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tpgm/io/safetensors_writer.h"
@@ -15,6 +16,9 @@
 #include "tpgm/models/tokenizer.h"
 
 namespace tpgm {
+
+/// Where the name of a class goes in a template.
+inline constexpr std::string_view kPlaceholder = "{}";
 
 /// One class a line; or JSON: a list of names, or an object from folder or number to name, in the order that
 /// image folders are read in (numbers as numbers, others by name), where a name may also be the last of a
