@@ -1,0 +1,50 @@
+// Folders made aside and renamed.
+#include "tpgm/io/folder.h"
+
+#include <c10/util/Exception.h>
+#include <ftw.h>
+
+#include <cstdio>
+#include <utility>
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// LibTorch 2.11 brings a std::filesystem::remove_all of its own, which crashes.
+void remove_folder(const fs::path& folder) {
+  ::nftw(
+      folder.c_str(), [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); }, 16,
+      FTW_DEPTH | FTW_PHYS);
+}
+
+}  // namespace
+
+AtomicFolder::AtomicFolder(fs::path path, std::string call) : path_(std::move(path)), call_(std::move(call)) {
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "folder/"
+  std::error_code error;
+  const bool taken =
+      fs::exists(path_, error) && !(fs::is_directory(path_, error) && fs::is_empty(path_, error));
+  TORCH_CHECK(!taken, "[", call_, "] '", path_.string(),
+              "' is there and is not an empty folder; remove it or name another");
+  partial_ = fs::path(path_).concat(".partial");
+  TORCH_CHECK(!fs::exists(partial_, error), "[", call_, "] '", partial_.string(),
+              "' is what another run left behind or is writing now; remove it or name another folder");
+  fs::create_directories(partial_, error);
+  TORCH_CHECK(!error, "[", call_, "] cannot make the folder '", partial_.string(), "': ", error.message());
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!committed_) remove_folder(partial_);
+}
+
+void AtomicFolder::commit() {
+  std::error_code error;
+  fs::rename(partial_, path_, error);
+  TORCH_CHECK(!error, "[", call_, "] cannot rename '", partial_.string(), "' to '", path_.string(),
+              "': ", error.message());
+  committed_ = true;
+}
+
+}  // namespace tpgm
