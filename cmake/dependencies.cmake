@@ -1,5 +1,5 @@
 # What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11,
-# zlib, xxhash, utf8proc.
+# zlib, libjpeg-turbo, libpng, xxhash, utf8proc, FreeType.
 
 find_program(TPGM_CCACHE ccache)
 if(TPGM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -30,6 +30,9 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)  # TorchScript archives
+find_package(JPEG REQUIRED)
+find_package(PNG REQUIRED)
+find_package(Freetype QUIET)  # without it, 'tpgm data glyphs' says what to install
 find_path(XXHASH_INCLUDE_DIR xxhash.h)  # without it, 'tpgm wise' and 'tpgm convert' say what to install
 find_library(XXHASH_LIBRARY xxhash)
 mark_as_advanced(XXHASH_INCLUDE_DIR XXHASH_LIBRARY)

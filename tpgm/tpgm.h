@@ -1,4 +1,4 @@
-// Everything a training loop needs: the methods, the mathematics under them, models and checkpoints.
+// Everything a training loop needs: the methods, the mathematics under them, models, data and checkpoints.
 #pragma once
 
 #include "tpgm/checkpoints/compare.h"
@@ -7,6 +7,10 @@
 #include "tpgm/core/constraints.h"
 #include "tpgm/core/radii.h"
 #include "tpgm/core/selection.h"
+#include "tpgm/data/dataset.h"
+#include "tpgm/data/loader.h"
+#include "tpgm/data/mix.h"
+#include "tpgm/data/split.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/io/state_dict.h"

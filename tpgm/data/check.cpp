@@ -1,0 +1,99 @@
+// Every picture decoded, every file's content compared.
+#include "tpgm/data/check.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+namespace {
+
+struct Seen {
+  int32_t width = 0, height = 0;
+  size_t bytes = 0, hash = 0;
+  std::string reason;  // why it is bad
+};
+
+Seen look(const Samples& samples, int64_t i, int64_t max_pixels) {
+  Seen seen;
+  try {
+    const std::string bytes = samples.read(i);
+    seen.bytes = bytes.size();
+    seen.hash = std::hash<std::string_view>()(bytes);
+    const Image image = Picture(bytes, max_pixels).decode();
+    seen.width = static_cast<int32_t>(image.width);
+    seen.height = static_cast<int32_t>(image.height);
+  } catch (const Malformed& malformed) {
+    seen.reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
+  }
+  return seen;
+}
+
+struct Place {
+  const Samples* samples;
+  int64_t index;
+};
+
+// Equal hashes are not yet equal files.
+bool same_bytes(const Place& a, const Place& b) {
+  try {
+    return a.samples->read(a.index) == b.samples->read(b.index);
+  } catch (const Malformed&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+int64_t DatasetReport::twins_apart() const {
+  return std::count_if(twins.begin(), twins.end(), [](const auto& each) { return each.apart; });
+}
+
+DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part>& parts, int64_t max_pixels,
+                            const std::function<void(size_t)>& progress) {
+  DatasetReport report;
+  std::unordered_map<size_t, std::vector<Place>> by_hash;  // one place for each content
+  for (const auto& part : parts) {
+    std::vector<Seen> seen(static_cast<size_t>(part->size()));
+    at::parallel_for(0, part->size(), 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        seen[static_cast<size_t>(i)] = look(*part, i, max_pixels);
+        if (progress) progress(1);
+      }
+    });
+    PartReport& about = report.parts.emplace_back();
+    about.title = part->title();
+    about.pictures = part->size();
+    about.per_class.resize(data.classes().size());
+    for (int64_t i = 0; i < part->size(); ++i) {
+      const Seen& picture = seen[static_cast<size_t>(i)];
+      if (part->label(i) >= 0) ++about.per_class[static_cast<size_t>(part->label(i))];
+      about.bytes += static_cast<int64_t>(picture.bytes);
+      if (!picture.reason.empty()) {
+        report.unreadable.push_back({i, part->place(i), picture.reason});
+        continue;
+      }
+      about.widths.push_back(picture.width);
+      about.heights.push_back(picture.height);
+      const Place here{part.get(), i};
+      auto& alike = by_hash[picture.hash];
+      const auto twin = std::find_if(alike.begin(), alike.end(),
+                                     [&](const Place& other) { return same_bytes(other, here); });
+      if (twin == alike.end()) {
+        alike.push_back(here);
+      } else {
+        report.twins.push_back(
+            {twin->samples->place(twin->index), part->place(i), twin->samples != part.get()});
+      }
+    }
+    std::sort(about.widths.begin(), about.widths.end());
+    std::sort(about.heights.begin(), about.heights.end());
+  }
+  return report;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,434 @@
+// Threads that fill batches, and the way of batches to their device.
+#include "tpgm/data/loader.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+namespace {
+
+constexpr uint64_t kShuffle = 0x5f;  // purpose of the random stream
+
+using Table = std::array<std::array<float, 256>, 3>;
+
+// Normalised values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
+Table normalized_bytes(const LoaderOptions& options) {
+  Table table;
+  for (int c = 0; c < 3; ++c) {
+    const auto mean = static_cast<float>(options.mean()[c]), deviation = static_cast<float>(options.std()[c]);
+    for (int v = 0; v < 256; ++v) table[c][v] = (static_cast<float>(v) / 255.0f - mean) / deviation;
+  }
+  return table;
+}
+
+LoaderOptions for_channels(LoaderOptions options) {
+  if (options.channels() == 1) {
+    const auto average = [](const LoaderOptions::Triple& values) {
+      return (values[0] + values[1] + values[2]) / 3;
+    };
+    options.mean().fill(average(options.mean()));
+    options.std().fill(average(options.std()));
+  }
+  return options;
+}
+
+uint8_t grey(const uint8_t* rgb) {  // Pillow's weights
+  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
+}
+
+// `to(position, channel, byte)` for every byte that the model sees.
+template <typename To>
+void each_byte(const Image& image, int64_t channels, const To& to) {
+  const int64_t pixels = image.width * image.height;
+  const uint8_t* from = image.pixels.data();
+  if (channels == 1) {
+    for (int64_t i = 0; i < pixels; ++i) to(i, 0, grey(from + 3 * i));
+  } else {
+    for (int64_t i = 0; i < 3 * pixels; i += 3) {
+      for (int c = 0; c < 3; ++c) to(i + c, c, from[i + c]);
+    }
+  }
+}
+
+/// Decoded pictures within a limit of bytes.
+class Cache {
+ public:
+  Cache(int64_t limit, int64_t pictures)
+      : limit_(limit), images_(limit > 0 ? static_cast<size_t>(pictures) : 0) {}
+
+  bool enabled() const { return limit_ > 0; }
+  std::shared_ptr<const Image> get(int64_t i) {
+    const std::lock_guard lock(mutex_);
+    return images_[static_cast<size_t>(i)];
+  }
+  void put(int64_t i, const std::shared_ptr<const Image>& image) {
+    const std::lock_guard lock(mutex_);
+    const auto bytes = static_cast<int64_t>(image->pixels.size());
+    if (images_[static_cast<size_t>(i)] || used_ + bytes > limit_) return;
+    used_ += bytes;
+    images_[static_cast<size_t>(i)] = image;
+  }
+
+ private:
+  int64_t limit_, used_ = 0;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const Image>> images_;
+};
+
+/// Memory for the pictures of a batch, used again once nobody looks at it any more.
+class Buffers {
+ public:
+  Buffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
+      : shape_(shape.vec()), options_(options), most_(most) {}
+
+  at::Tensor take() {
+    for (auto& each : buffers_) {
+      const bool free = each.tensor.use_count() == 1 && each.tensor.storage().use_count() == 1;
+      if (free && (!each.copied || each.copied->query())) {
+        each.copied.reset();
+        return each.tensor;
+      }
+    }
+    if (buffers_.size() == most_) buffers_.pop_front();  // somebody keeps what he got
+    return buffers_.emplace_back(Buffer{at::empty(shape_, options_), {}}).tensor;
+  }
+  /// The device reads it until `copied`.
+  void in_use(const at::Tensor& tensor, std::shared_ptr<c10::Event> copied) {
+    for (auto& each : buffers_) {
+      if (each.tensor.is_alias_of(tensor)) each.copied = copied;
+    }
+  }
+
+ private:
+  struct Buffer {
+    at::Tensor tensor;
+    std::shared_ptr<c10::Event> copied;
+  };
+  std::vector<int64_t> shape_;
+  at::TensorOptions options_;
+  size_t most_;
+  std::deque<Buffer> buffers_;
+};
+
+}  // namespace
+
+OnBadImage parse_on_bad_image(const std::string& text) {
+  if (text == "error") return OnBadImage::kError;
+  if (text == "skip") return OnBadImage::kSkip;
+  throw std::invalid_argument("expected error or skip, got '" + text + "'");
+}
+
+class Loader::Impl {
+ public:
+  Impl(Subset subset, View view, const LoaderOptions& options)
+      : subset_(std::move(subset)),
+        view_(std::move(view)),
+        options_(for_channels(options)),
+        size_(std::visit([](const auto& each) { return each.image_size(); }, view_)),
+        table_(normalized_bytes(options_)),
+        cache_(options.cache(), subset_.samples ? subset_.samples->size() : 0),
+        buffers_({options.batch_size(), size_, size_, options.channels()},
+                 at::TensorOptions(on_cpu() ? at::kFloat : at::kByte).pinned_memory(!on_cpu()),
+                 static_cast<size_t>(options.queue() + 2)) {
+    check();
+    if (!on_cpu()) {
+      const c10::impl::VirtualGuardImpl device(options.device().type());
+      if (!options.device().has_index()) options_.device(device.getDevice());
+      copies_ = device.getStreamFromGlobalPool(options_.device());
+      const auto constants = [&](const LoaderOptions::Triple& values) {
+        std::vector<float> numbers(values.begin(), values.begin() + options_.channels());
+        return at::tensor(numbers).to(options_.device());
+      };
+      mean_ = constants(options_.mean());
+      std_ = constants(options_.std());
+      full_ = at::tensor(255.0f).to(options_.device());
+    }
+    slots_.resize(static_cast<size_t>(options_.queue()));
+    for (int64_t i = 0; i < options_.workers(); ++i) workers_.emplace_back([this] { work(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+
+  int64_t batches() const {
+    const int64_t count = subset_.size(), size = options_.batch_size();
+    return options_.drop_last() ? count / size : (count + size - 1) / size;
+  }
+
+  void start(int64_t epoch, int64_t first_batch) {
+    TORCH_CHECK(epoch >= 0 && epoch < (1 << 24) && first_batch >= 0 && first_batch <= batches(),
+                "[Loader] cannot start at batch ", first_batch, " of epoch ", epoch, ": an epoch has ",
+                batches(), " batches");
+    end_epoch();
+    order_ = subset_.indices;
+    if (options_.shuffle())
+      Random(options_.seed(), static_cast<uint64_t>(epoch), 0, kShuffle).shuffle(order_);
+    {
+      const std::lock_guard lock(mutex_);
+      epoch_ = epoch;
+      taken_ = open_ = next_ = first_batch;
+      position_ = 0;
+      end_ = batches();
+      while (open_ < end_ && open_ < next_ + options_.queue()) open_slot();
+    }
+    work_.notify_all();
+  }
+
+  std::optional<Batch> next() {
+    if (on_cpu()) return take(/*wait=*/true);
+    // The copy of one batch is under way while the device works on the one before.
+    while (ahead_.size() < 2 && !error_ahead_) {
+      try {
+        auto batch = take(/*wait=*/ahead_.empty());
+        if (!batch) break;
+        ahead_.push_back(send(*std::move(batch)));
+      } catch (...) {
+        error_ahead_ = std::current_exception();
+      }
+    }
+    if (ahead_.empty() && error_ahead_) std::rethrow_exception(std::exchange(error_ahead_, nullptr));
+    if (ahead_.empty()) return std::nullopt;
+    auto [batch, arrived] = std::move(ahead_.front());
+    ahead_.pop_front();
+    const auto stream = c10::impl::VirtualGuardImpl(options_.device().type()).getStream(options_.device());
+    arrived->block(stream);
+    batch.images.record_stream(stream);
+    batch.labels.record_stream(stream);
+    return std::move(batch);
+  }
+
+  const std::vector<BadImage>& skipped() const { return skipped_; }
+  const Subset& subset() const { return subset_; }
+
+ private:
+  struct Slot {
+    at::Tensor pixels;
+    std::vector<int64_t> indices;
+    std::vector<std::string> reasons;  // why a picture is bad; empty if it is not
+    std::exception_ptr error;          // anything else
+    size_t left = 0;                   // pictures to be made
+  };
+  struct Sent {
+    Batch batch;
+    std::shared_ptr<c10::Event> arrived;
+  };
+
+  bool on_cpu() const { return options_.device().is_cpu(); }
+
+  void check() const {
+    TORCH_CHECK(subset_.samples && subset_.size() > 0, "[Loader] there are no pictures to load");
+    TORCH_CHECK(options_.batch_size() > 0 && options_.workers() > 0 && options_.queue() > 0,
+                "[Loader] batch_size ", options_.batch_size(), ", workers ", options_.workers(),
+                " and queue ", options_.queue(), " must be at least 1");
+    TORCH_CHECK(options_.channels() == 1 || options_.channels() == 3, "[Loader] channels ",
+                options_.channels(), ": expected 1 or 3");
+    TORCH_CHECK(options_.cache() >= 0 && options_.max_pixels() > 0, "[Loader] cache ", options_.cache(),
+                " must not be negative, max_pixels ", options_.max_pixels(), " at least 1");
+    TORCH_CHECK(size_ > 0, "[Loader] image_size ", size_, " must be at least 1");
+  }
+
+  // Both with mutex_ held.
+  Slot& slot(int64_t batch) { return slots_[static_cast<size_t>(batch % options_.queue())]; }
+  void open_slot() {
+    Slot& opened = slot(open_);
+    const int64_t begin = open_ * options_.batch_size();
+    const int64_t end = std::min(begin + options_.batch_size(), subset_.size());
+    opened.pixels = buffers_.take();
+    opened.indices.assign(order_.begin() + begin, order_.begin() + end);
+    opened.reasons.assign(opened.indices.size(), "");
+    opened.error = nullptr;
+    opened.left = opened.indices.size();
+    ++open_;
+  }
+
+  void work() {
+    omp_set_num_threads(1);  // of this thread: LibTorch must not make threads of its own for every picture
+    std::unique_lock lock(mutex_);
+    while (true) {
+      work_.wait(lock, [&] { return stop_ || taken_ < open_; });
+      if (stop_) return;
+      Slot& mine = slot(taken_);
+      const size_t position = position_++;
+      const int64_t epoch = epoch_;
+      if (position_ == mine.indices.size()) {
+        ++taken_;
+        position_ = 0;
+      }
+      ++busy_;
+      lock.unlock();
+      std::string reason;
+      std::exception_ptr error;
+      try {
+        make(mine.pixels, position, epoch, mine.indices[position]);
+      } catch (const Malformed& malformed) {
+        reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      mine.reasons[position] = std::move(reason);
+      if (error) mine.error = error;
+      --busy_;
+      if (--mine.left == 0 || busy_ == 0) ready_.notify_all();
+    }
+  }
+
+  void make(const at::Tensor& pixels, size_t position, int64_t epoch, int64_t index) {
+    std::string bytes;
+    std::shared_ptr<const Image> decoded = cache_.enabled() ? cache_.get(index) : nullptr;
+    if (!decoded) {
+      bytes = subset_.samples->read(index);
+      if (cache_.enabled()) {
+        decoded = std::make_shared<const Image>(Picture(bytes, options_.max_pixels()).decode());
+        cache_.put(index, decoded);
+      }
+    }
+    std::optional<Picture> picture;
+    if (decoded) {
+      picture.emplace(decoded);
+    } else {
+      picture.emplace(bytes, options_.max_pixels());
+    }
+    Image image;
+    if (const auto* training = std::get_if<TrainViewOptions>(&view_)) {
+      Random random(options_.seed(), static_cast<uint64_t>(epoch), static_cast<uint64_t>(index));
+      image = train_view(*picture, *training, random);
+    } else {
+      image = eval_view(*picture, std::get<EvalViewOptions>(view_));
+    }
+    const auto offset = static_cast<int64_t>(position) * size_ * size_ * options_.channels();
+    if (on_cpu()) {
+      float* to = pixels.data_ptr<float>() + offset;
+      each_byte(image, options_.channels(), [&](int64_t i, int c, uint8_t byte) { to[i] = table_[c][byte]; });
+    } else {
+      uint8_t* to = pixels.data_ptr<uint8_t>() + offset;
+      each_byte(image, options_.channels(), [&](int64_t i, int, uint8_t byte) { to[i] = byte; });
+    }
+  }
+
+  // The next batch, on the CPU, in bytes if it is to be sent; nothing if there is none, or none yet.
+  std::optional<Batch> take(bool wait) {
+    std::unique_lock lock(mutex_);
+    if (next_ == end_) return std::nullopt;
+    Slot& done = slot(next_);
+    if (!wait && done.left > 0) return std::nullopt;
+    ready_.wait(lock, [&] { return done.left == 0; });
+    if (done.error) {
+      end_ = open_ = next_;
+      std::rethrow_exception(done.error);
+    }
+    Batch batch;
+    std::vector<int64_t> good, labels;
+    for (size_t i = 0; i < done.indices.size(); ++i) {
+      const int64_t index = done.indices[i];
+      if (!done.reasons[i].empty()) {
+        remember({index, subset_.samples->place(index), std::move(done.reasons[i])});
+        continue;
+      }
+      good.push_back(static_cast<int64_t>(i));
+      batch.indices.push_back(index);
+      labels.push_back(subset_.samples->label(index));
+    }
+    batch.images = done.pixels.narrow(0, 0, static_cast<int64_t>(done.indices.size()));
+    if (good.size() < done.indices.size()) batch.images = batch.images.index_select(0, at::tensor(good));
+    batch.labels = at::tensor(labels, at::TensorOptions(at::kLong));
+    if (on_cpu()) batch.images = batch.images.permute({0, 3, 1, 2});
+    done.pixels.reset();
+    ++next_;
+    if (open_ < end_) open_slot();
+    lock.unlock();
+    work_.notify_all();
+    return batch;
+  }
+
+  void remember(BadImage bad) {
+    if (options_.on_bad_image() == OnBadImage::kError) {
+      end_ = open_ = next_;
+      TORCH_CHECK(false, "[Loader] '", bad.place, "': ", printable(bad.reason, kMaxPath),
+                  " (to go on without such pictures: --on-bad-image skip)");
+    }
+    if (known_bad_.insert(bad.index).second) skipped_.push_back(std::move(bad));
+  }
+
+  Sent send(Batch batch) {
+    const c10::StreamGuard guard(*copies_);
+    const at::Tensor bytes = batch.images;
+    const auto there = bytes.to(options_.device(), /*non_blocking=*/true);
+    batch.labels = batch.labels.pin_memory().to(options_.device(), /*non_blocking=*/true);
+    batch.images = there.to(at::kFloat).div_(full_).sub_(mean_).div_(std_).permute({0, 3, 1, 2});
+    auto arrived = std::make_shared<c10::Event>(options_.device().type());
+    arrived->record(*copies_);
+    const std::lock_guard lock(mutex_);
+    buffers_.in_use(bytes, arrived);
+    return {std::move(batch), std::move(arrived)};
+  }
+
+  void end_epoch() {
+    std::unique_lock lock(mutex_);
+    open_ = taken_;  // nobody begins another picture, not even of a batch that is half made
+    position_ = 0;
+    ready_.wait(lock, [&] { return busy_ == 0; });
+    ahead_.clear();
+    error_ahead_ = nullptr;
+    for (auto& each : slots_) each = {};
+  }
+
+  Subset subset_;
+  View view_;
+  LoaderOptions options_;
+  int64_t size_;
+  Table table_;
+  Cache cache_;
+  Buffers buffers_;
+  std::vector<int64_t> order_;
+  at::Tensor mean_, std_, full_;
+  std::optional<c10::Stream> copies_;
+  std::deque<Sent> ahead_;
+  std::exception_ptr error_ahead_;  // of the batch after those
+  std::vector<BadImage> skipped_;
+  std::set<int64_t> known_bad_;
+
+  std::mutex mutex_;
+  std::condition_variable work_, ready_;
+  // Numbers of batches: workers take pictures of `taken_`, slots are open up to `open_`, the caller waits for
+  // `next_`, the epoch ends before `end_`.
+  int64_t taken_ = 0, open_ = 0, next_ = 0, end_ = 0, epoch_ = 0;
+  size_t position_ = 0;  // in the batch `taken_`
+  int64_t busy_ = 0;     // workers with a picture
+  bool stop_ = false;
+  std::vector<Slot> slots_;
+  std::vector<std::thread> workers_;
+};
+
+Loader::Loader(Subset subset, View view, const LoaderOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(subset), std::move(view), options)) {}
+Loader::~Loader() = default;
+int64_t Loader::batches() const { return impl_->batches(); }
+void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
+std::optional<Batch> Loader::next() { return impl_->next(); }
+const std::vector<BadImage>& Loader::skipped() const { return impl_->skipped(); }
+const Subset& Loader::subset() const { return impl_->subset(); }
+
+}  // namespace tpgm

@@ -1,0 +1,151 @@
+// Names, labels and bytes of samples.
+#include "tpgm/data/samples.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+namespace {
+
+constexpr std::array<std::string_view, 6> kSplits = {"train", "val",    "validation",
+                                                     "test",  "radius", "selection"};
+
+bool is_split(std::string_view word) {
+  return std::find(kSplits.begin(), kSplits.end(), word) != kSplits.end();
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+// `size` bytes from `offset`, or the whole file.
+std::string read_file(const std::filesystem::path& path, const Samples::Extent* extent) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.value < 0) {
+    const int reason = errno;
+    throw Malformed{std::strerror(reason), reason == ENOENT ? "was it moved or deleted?" : "can it be read?"};
+  }
+  size_t size = 0;
+  if (extent != nullptr) {
+    size = extent->size;
+  } else {
+    struct stat status {};
+    if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode)) {
+      throw Malformed{"it is no regular file", "expected a picture"};
+    }
+    size = static_cast<size_t>(status.st_size);
+  }
+  std::string bytes(size, '\0');
+  for (size_t done = 0; done < size;) {
+    const auto at = static_cast<off_t>(done + (extent != nullptr ? extent->offset : 0));
+    const ssize_t count = ::pread(file.value, bytes.data() + done, size - done, at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Malformed{std::strerror(errno), "can it be read?"};
+    require(count > 0, "it ends early");
+    done += static_cast<size_t>(count);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string_view Samples::name(int64_t i) const {
+  const auto at = static_cast<size_t>(i);
+  const uint64_t begin = at == 0 ? 0 : ends_[at - 1];
+  return std::string_view(names_).substr(begin, ends_[at] - begin);
+}
+
+std::string Samples::place(int64_t i) const {
+  if (in_files()) return (root_ / name(i)).string();
+  return fmt::format("{}: {}", (*shards_)[extents_[static_cast<size_t>(i)].shard].string(), name(i));
+}
+
+std::string Samples::read(int64_t i) const {
+  if (in_files()) return read_file(root_ / name(i), nullptr);
+  const Extent& extent = extents_[static_cast<size_t>(i)];
+  return read_file((*shards_)[extent.shard], &extent);
+}
+
+std::string Samples::title() const {
+  return domain.empty() || split.empty() ? domain + split : domain + "/" + split;
+}
+
+void Samples::add(std::string_view name, int64_t label) {
+  names_ += name;
+  ends_.push_back(names_.size());
+  labels_.push_back(static_cast<int32_t>(label));
+}
+
+void Samples::add(std::string_view name, int64_t label, const Extent& extent) {
+  add(name, label);
+  extents_.push_back(extent);
+}
+
+void Samples::relabel(const std::vector<int32_t>& labels, std::vector<std::string> names) {
+  for (auto& label : labels_) {
+    if (label >= 0) label = labels.at(static_cast<size_t>(label));
+  }
+  classes = std::move(names);
+}
+
+void set_part(Samples& samples, const std::string& folders) {
+  samples.domain.clear();
+  samples.split.clear();
+  for (const auto& folder : std::filesystem::path(folders)) {
+    const std::string word = folder.string();
+    if (samples.split.empty() && is_split(word)) {
+      samples.split = word;
+    } else if (!word.empty() && word != ".") {
+      samples.domain += (samples.domain.empty() ? "" : "/") + word;
+    }
+  }
+}
+
+void set_part_of_file(Samples& samples, const std::string& stem) {
+  const size_t cut = stem.find_last_of("_-");
+  if (cut != std::string::npos && is_split(stem.substr(cut + 1))) {
+    samples.domain = stem.substr(0, cut);
+    samples.split = stem.substr(cut + 1);
+  } else {
+    set_part(samples, stem);
+  }
+}
+
+bool is_picture(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string ending(name.substr(dot + 1));
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return ending == "jpg" || ending == "jpeg" || ending == "png";
+}
+
+void sort_classes(std::vector<std::string>& names) {
+  if (std::all_of(names.begin(), names.end(), is_number)) {
+    std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
+      return std::pair(std::stol(a), a) < std::pair(std::stol(b), b);
+    });
+  } else {
+    std::sort(names.begin(), names.end());
+  }
+}
+
+}  // namespace tpgm

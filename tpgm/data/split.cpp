@@ -1,0 +1,145 @@
+// Who gets which pictures.
+#include "tpgm/data/split.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+
+#include "tpgm/data/random.h"
+
+namespace tpgm {
+namespace {
+
+constexpr uint64_t kPurpose = 0x5b117;  // of the random stream
+
+bool is_share(double value) { return value >= 0 && value < 1; }
+
+// Shares of numbers that come one after another: the sum is rounded, not each.
+class Share {
+ public:
+  explicit Share(double share) : share_(share) {}
+  int64_t of(int64_t count) {
+    exact_ += share_ * static_cast<double>(count);
+    const auto now = static_cast<int64_t>(std::floor(exact_ + 0.5)) - given_;
+    return std::clamp<int64_t>(now, 0, count);
+  }
+  void gave(int64_t count) { given_ += count; }
+
+ private:
+  double share_, exact_ = 0;
+  int64_t given_ = 0;
+};
+
+}  // namespace
+
+Subset all_of(Dataset::Part samples) {
+  Subset subset{std::move(samples), {}};
+  subset.indices.resize(static_cast<size_t>(subset.samples->size()));
+  std::iota(subset.indices.begin(), subset.indices.end(), 0);
+  return subset;
+}
+
+Split split(const Dataset::Part& samples, const SplitOptions& options) {
+  const double held_out = options.radius() + options.selection() + options.test();
+  TORCH_CHECK(options.fraction() > 0 && options.fraction() <= 1, "[split] fraction ", options.fraction(),
+              " must be above 0 and at most 1");
+  TORCH_CHECK(
+      is_share(options.radius()) && is_share(options.selection()) && is_share(options.test()) && held_out < 1,
+      "[split] radius ", options.radius(), ", selection ", options.selection(), " and test ", options.test(),
+      " must be shares from 0 to below 1, together below 1");
+  std::vector<std::vector<int64_t>> by_class(samples->classes.size() + 1);  // the last: without a label
+  for (int64_t i = 0; i < samples->size(); ++i) {
+    const int64_t label = samples->label(i);
+    by_class[label < 0 ? samples->classes.size() : static_cast<size_t>(label)].push_back(i);
+  }
+
+  Split result;
+  Share shares[] = {Share(options.radius()), Share(options.selection()), Share(options.test())};
+  Subset* held[] = {&result.radius, &result.selection, &result.test};
+  Share used(options.fraction());
+  for (size_t label = 0; label < by_class.size(); ++label) {
+    auto& pictures = by_class[label];
+    if (pictures.empty()) continue;
+    Random(options.seed(), 0, label, kPurpose).shuffle(pictures);
+    const auto count = std::max<int64_t>(used.of(static_cast<int64_t>(pictures.size())), 1);
+    used.gave(count);
+    int64_t at = 0;
+    for (int kind = 0; kind < 3; ++kind) {
+      const int64_t take = std::min(shares[kind].of(count), count - 1 - at);
+      shares[kind].gave(take);
+      held[kind]->indices.insert(held[kind]->indices.end(), pictures.begin() + at,
+                                 pictures.begin() + at + take);
+      at += take;
+    }
+    result.train.indices.insert(result.train.indices.end(), pictures.begin() + at, pictures.begin() + count);
+  }
+  for (Subset* subset : {&result.train, &result.radius, &result.selection, &result.test}) {
+    subset->samples = samples;
+    std::sort(subset->indices.begin(), subset->indices.end());
+  }
+  return result;
+}
+
+void check_disjoint(const std::vector<std::pair<std::string, const Subset*>>& subsets) {
+  // Of one part positions tell pictures apart, of several their places.
+  std::unordered_map<std::string, size_t> seen;
+  for (size_t which = 0; which < subsets.size(); ++which) {
+    for (const int64_t i : subsets[which].second->indices) {
+      std::string place = subsets[which].second->samples->place(i);
+      const auto [at, fresh] = seen.emplace(std::move(place), which);
+      TORCH_CHECK(fresh, "[check_disjoint] '", at->first, "' is in ", subsets[at->second].first,
+                  at->second == which ? " twice" : " and in " + subsets[which].first,
+                  "; a picture may be in one place only");
+    }
+  }
+}
+
+TaskData make_task(const Dataset& data, const std::string& train, const std::vector<std::string>& tests,
+                   const SplitOptions& options) {
+  TaskData task;
+  const auto source = data.part(train, Role::kTrain);
+  TORCH_CHECK(
+      std::none_of(source->labels().begin(), source->labels().end(), [](auto label) { return label < 0; }),
+      "[make_task] '", train,
+      "' has pictures without a label; training needs class folders, a list or labelled shards");
+  const auto own_radius = data.find(source->domain, "radius"),
+             own_selection = data.find(source->domain, "selection");
+  SplitOptions shares = options;
+  if (own_radius) shares.radius(0);
+  if (own_selection) shares.selection(0);
+  bool tests_itself = false;
+  for (const auto& name : tests) tests_itself |= data.part(name, Role::kTest) == source;
+  if (!tests_itself) {
+    shares.test(0);
+  } else if (shares.test() == 0) {
+    shares.test(0.2);
+  }
+  Split made = split(source, shares);
+  const auto say = [&](const char* what, const Subset& subset, double share) {
+    const std::string from = share > 0 ? fmt::format("{:.3g} % held out of ", 100 * share) : "";
+    task.notes.push_back(
+        fmt::format("{}: {}{}, {} pictures", what, from, subset.samples->title(), subset.size()));
+  };
+  task.train = std::move(made.train);
+  task.radius = own_radius ? all_of(own_radius) : std::move(made.radius);
+  task.selection = own_selection ? all_of(own_selection) : std::move(made.selection);
+  say("train", task.train, 0);
+  say("radius", task.radius, shares.radius());
+  say("selection", task.selection, shares.selection());
+  for (const auto& name : tests) {
+    const auto part = data.part(name, Role::kTest);
+    task.tests.emplace_back(name, part == source ? made.test : all_of(part));
+    say("test", task.tests.back().second, part == source ? shares.test() : 0);
+  }
+  std::vector<std::pair<std::string, const Subset*>> all = {
+      {"train", &task.train}, {"radius", &task.radius}, {"selection", &task.selection}};
+  for (const auto& [name, subset] : task.tests) all.emplace_back("test " + name, &subset);
+  check_disjoint(all);
+  return task;
+}
+
+}  // namespace tpgm

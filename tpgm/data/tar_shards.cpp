@@ -1,0 +1,299 @@
+// Samples of tars: keys, labels, parts.
+#include "tpgm/data/tar_shards.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tpgm/data/class_list.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargestLabel = 1 << 20;  // bytes of a .cls or .json
+
+std::string trimmed(std::string text) {
+  constexpr const char* kSpace = " \t\r\n";
+  text.erase(text.find_last_not_of(kSpace) + 1);
+  text.erase(0, text.find_first_not_of(kSpace));
+  return text;
+}
+
+std::string json_label(const std::string& text, const std::string& name) {
+  try {
+    check_json_text(text, 0);
+    const auto json = nlohmann::json::parse(text);
+    for (const char* key : {"label", "cls", "class"}) {
+      const auto found = json.find(key);
+      if (found == json.end()) continue;
+      if (found->is_number_integer()) return std::to_string(found->get<int64_t>());
+      if (found->is_string()) return trimmed(found->get<std::string>());
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw Malformed{fmt::format("'{}' is no JSON: {}", printable(name), printable(error.what()))};
+  } catch (Malformed& malformed) {
+    throw Malformed{fmt::format("'{}': {}", printable(name), malformed.reason), malformed.advice};
+  }
+  return "";  // captions and the like
+}
+
+/// A shard's bytes by position, through a window: headers lie close together.
+class ShardFile {
+ public:
+  explicit ShardFile(const fs::path& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    struct stat status {};
+    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0)
+      throw Malformed{std::strerror(errno), "can it be read?"};
+    size_ = static_cast<uint64_t>(status.st_size);
+  }
+  ~ShardFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  ShardFile(const ShardFile&) = delete;
+  ShardFile& operator=(const ShardFile&) = delete;
+
+  uint64_t size() const { return size_; }
+  void read(uint64_t offset, char* to, size_t size) {
+    if (offset < begin_ || offset + size > begin_ + window_.size()) {
+      begin_ = offset;
+      window_.resize(std::max<size_t>(size, std::min<uint64_t>(kWindow, size_ - offset)));
+      for (size_t done = 0; done < window_.size();) {
+        const ssize_t count = ::pread(descriptor_, window_.data() + done, window_.size() - done,
+                                      static_cast<off_t>(offset + done));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) throw Malformed{std::strerror(errno), "can it be read?"};
+        require(count > 0, "it ends early");
+        done += static_cast<size_t>(count);
+      }
+    }
+    std::memcpy(to, window_.data() + (offset - begin_), size);
+  }
+
+ private:
+  static constexpr uint64_t kWindow = 16 << 10;
+
+  int descriptor_;
+  uint64_t size_ = 0, begin_ = 0;
+  std::string window_;
+};
+
+// "real/train" of real_train-000004.tar.
+std::string part_of(const fs::path& shard) {
+  std::string stem = shard.stem().string();
+  const size_t end = stem.find_last_not_of("0123456789");
+  if (end != std::string::npos && end + 1 < stem.size()) stem.resize(end + 1);
+  const size_t last = stem.find_last_not_of("-_");
+  stem.resize(last == std::string::npos ? 0 : last + 1);
+  Samples named;
+  set_part_of_file(named, stem);
+  return named.title();
+}
+
+bool to_number(const std::string& text, int64_t& number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+struct Collected {
+  struct Entry {
+    ShardSample sample;
+    uint32_t shard;
+  };
+  std::map<std::string, std::vector<Entry>> parts;
+  std::set<std::string> labels;
+  int64_t labelled = 0, total = 0;
+};
+
+// Class names in order, with the label of each text: numbers index into the list.
+std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels,
+                                             std::vector<std::string>& classes, const fs::path& first) {
+  std::map<std::string, int32_t> numbers;
+  int64_t largest = -1, number = 0;
+  const bool all_numbers = std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
+    const bool is = to_number(label, number);
+    if (is) largest = std::max(largest, number);
+    return is && number >= 0 && number < 1'000'000;
+  });
+  if (all_numbers) {
+    if (classes.empty()) {
+      for (int64_t i = 0; i <= largest; ++i) classes.push_back(std::to_string(i));
+    }
+    TORCH_CHECK(largest < static_cast<int64_t>(classes.size()), "[read_tar_shards] '", first.string(),
+                "' and its neighbours have a label ", largest, ", but their list of classes has ",
+                classes.size());
+    for (const auto& label : labels) {
+      to_number(label, number);
+      numbers[label] = static_cast<int32_t>(number);
+    }
+    return numbers;
+  }
+  if (classes.empty()) {
+    classes.assign(labels.begin(), labels.end());
+    sort_classes(classes);
+  }
+  for (const auto& label : labels) {
+    const auto found = std::find(classes.begin(), classes.end(), label);
+    TORCH_CHECK(found != classes.end(), "[read_tar_shards] '", first.string(),
+                "' and its neighbours have a label '", printable(label),
+                "' that is neither a number nor in their list of classes");
+    numbers[label] = static_cast<int32_t>(found - classes.begin());
+  }
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<ShardSample> index_shard(TarReader& tar) {
+  std::vector<ShardSample> samples;
+  ShardSample current;
+  const auto flush = [&] {
+    if (!current.picture.empty()) samples.push_back(std::move(current));
+    current = {};
+  };
+  while (auto entry = tar.next()) {
+    std::string name = std::move(entry->name);
+    while (name.starts_with("./")) name.erase(0, 2);
+    const size_t slash = name.rfind('/');
+    const size_t base = slash == std::string::npos ? 0 : slash + 1;
+    if (name.compare(base, 1, ".") == 0) continue;  // hidden
+    const std::string key = name.substr(0, name.find('.', base));
+    if (key != current.key) {
+      flush();
+      current.key = key;
+    }
+    if (is_picture(name)) {
+      if (!current.picture.empty()) {
+        throw Malformed{
+            fmt::format("'{}' and '{}' have the same key", printable(current.picture), printable(name)),
+            "a sample has one picture"};
+      }
+      require(entry->size <= UINT32_MAX, "'{}' has {} bytes", printable(name), entry->size);
+      current.picture = name;
+      current.offset = entry->offset;
+      current.size = entry->size;
+    } else if (name.ends_with(".cls") || name.ends_with(".json")) {
+      require(entry->size <= kLargestLabel, "'{}' has {} bytes", printable(name), entry->size);
+      const std::string text = tar.bytes(*entry);
+      const std::string label = name.ends_with(".cls") ? trimmed(text) : json_label(text, name);
+      if (!label.empty()) current.label = label;
+    }
+  }
+  flush();
+  return samples;
+}
+
+std::vector<fs::path> expand_braces(const std::string& pattern) {
+  std::vector<std::string> done, open = {pattern};
+  while (!open.empty()) {
+    std::string text = std::move(open.back());
+    open.pop_back();
+    const size_t begin = text.find('{'), end = text.find('}', begin == std::string::npos ? 0 : begin);
+    if (begin == std::string::npos) {
+      done.push_back(std::move(text));
+      continue;
+    }
+    TORCH_CHECK(end != std::string::npos, "[expand_braces] '", pattern, "' has a '{' without its '}'");
+    const std::string inside = text.substr(begin + 1, end - begin - 1);
+    std::vector<std::string> choices;
+    if (const size_t dots = inside.find(".."); dots != std::string::npos) {
+      const std::string first = inside.substr(0, dots), last = inside.substr(dots + 2);
+      int64_t from = 0, to = 0;
+      TORCH_CHECK(
+          to_number(first, from) && to_number(last, to) && from >= 0 && from <= to && to - from < 1'000'000,
+          "[expand_braces] '", pattern, "': expected a range such as {000..146}, got {", inside, "}");
+      for (; from <= to; ++from) choices.push_back(fmt::format("{:0{}}", from, first.size()));
+    } else {
+      for (size_t at = 0; at <= inside.size();) {
+        const size_t comma = std::min(inside.find(',', at), inside.size());
+        choices.push_back(inside.substr(at, comma - at));
+        at = comma + 1;
+      }
+    }
+    TORCH_CHECK(done.size() + open.size() + choices.size() <= 1'000'000, "[expand_braces] '", pattern,
+                "' names more than a million files");
+    for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
+      open.push_back(text.substr(0, begin) + *choice + text.substr(end + 1));
+    }
+  }
+  for (const auto& path : done) {
+    std::error_code ignored;
+    TORCH_CHECK(fs::is_regular_file(path, ignored), "[expand_braces] there is no file '", path, "'",
+                done.size() > 1 ? fmt::format(", one of the {} of '{}'", done.size(), pattern) : "");
+  }
+  return {done.begin(), done.end()};
+}
+
+std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
+  TORCH_CHECK(!shards.empty(), "[read_tar_shards] no shard was given");
+  Collected all;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    try {
+      ShardFile file(shards[i]);
+      TarReader tar(file.size(), [&](uint64_t at, char* to, size_t size) { file.read(at, to, size); });
+      for (auto& sample : index_shard(tar)) {
+        ++all.total;
+        if (!sample.label.empty()) ++all.labelled;
+        const size_t slash = sample.key.rfind('/');
+        all.parts[slash == std::string::npos ? part_of(shards[i]) : sample.key.substr(0, slash)].push_back(
+            {std::move(sample), static_cast<uint32_t>(i)});
+      }
+    } catch (const Malformed& malformed) {
+      refuse("read_tar_shards", shards[i], malformed);
+    }
+  }
+  TORCH_CHECK(all.total > 0, "[read_tar_shards] '", shards.front().string(), "'",
+              shards.size() > 1 ? " and the others" : "", ": no picture (.jpg, .jpeg, .png) is in there");
+
+  // Class folders in place of labels.
+  if (all.labelled == 0) {
+    std::map<std::string, std::vector<Collected::Entry>> parts;
+    for (auto& [folder, entries] : all.parts) {
+      const fs::path path(folder);
+      for (auto& entry : entries) {
+        if (entry.sample.key.find('/') != std::string::npos) entry.sample.label = path.filename().string();
+        auto& part = parts[entry.sample.label.empty() ? folder : path.parent_path().string()];
+        part.push_back(std::move(entry));
+      }
+    }
+    all.parts = std::move(parts);
+  }
+  for (const auto& [folder, entries] : all.parts) {
+    for (const auto& entry : entries) {
+      if (!entry.sample.label.empty()) all.labels.insert(entry.sample.label);
+      TORCH_CHECK(all.labelled == 0 || !entry.sample.label.empty(), "[read_tar_shards] '",
+                  shards[entry.shard].string(), "': '", printable(entry.sample.picture),
+                  "' has no label (.cls or .json), and others have one");
+    }
+  }
+
+  std::vector<std::string> classes =
+      all.labelled > 0 ? class_list_beside(shards.front()) : std::vector<std::string>{};
+  const auto numbers = class_numbers(all.labels, classes, shards.front());
+  const auto paths = std::make_shared<const std::vector<fs::path>>(shards);
+  std::vector<Samples> result;
+  for (const auto& [part, entries] : all.parts) {
+    auto& samples = result.emplace_back();
+    set_part(samples, part);
+    samples.set_shards(paths);
+    samples.classes = classes;
+    for (const auto& [sample, shard] : entries) {
+      samples.add(sample.picture, sample.label.empty() ? -1 : numbers.at(sample.label),
+                  {shard, static_cast<uint32_t>(sample.size), sample.offset});
+    }
+  }
+  return result;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,55 @@
+// From a picture in a file to the square that a model sees.
+#pragma once
+
+#include <torch/arg.h>
+
+#include <array>
+
+#include "tpgm/data/augment.h"
+#include "tpgm/data/picture.h"
+#include "tpgm/data/random.h"
+#include "tpgm/data/resize.h"
+
+namespace tpgm {
+
+enum class Decode {
+  kExact,  // Pillow's pixels
+  kFast,   // Picture::decode_fast
+};
+
+/// "exact" or "fast"; throws std::invalid_argument.
+Decode parse_decode(const std::string& text);
+
+/// torchvision's Resize(floor(image_size / crop_pct)) of the shorter side and CenterCrop(image_size).
+struct EvalViewOptions {
+  TORCH_ARG(int64_t, image_size) = 224;
+  /// timm's word: the part of the resized picture's shorter side that is kept. 1 for CLIP.
+  TORCH_ARG(double, crop_pct) = 0.875;
+  TORCH_ARG(Interpolation, interpolation) = Interpolation::kBicubic;
+  TORCH_ARG(Decode, decode) = Decode::kExact;
+};
+
+/// torchvision's RandomResizedCrop and RandomHorizontalFlip, then ColorJitter and RandAugment (augment.h).
+struct TrainViewOptions {
+  using Range = std::array<double, 2>;
+  TORCH_ARG(int64_t, image_size) = 224;
+  /// Of the picture's area.
+  TORCH_ARG(Range, scale) = { 0.08, 1 };
+  /// Width / height of the crop, uniform in its logarithm.
+  TORCH_ARG(Range, ratio) = { 3.0 / 4, 4.0 / 3 };
+  /// Probability.
+  TORCH_ARG(double, hflip) = 0.5;
+  TORCH_ARG(ColorJitterOptions, color_jitter);
+  TORCH_ARG(RandAugmentOptions, rand_augment);
+  TORCH_ARG(Interpolation, interpolation) = Interpolation::kBicubic;
+  TORCH_ARG(Decode, decode) = Decode::kFast;
+};
+
+/// image_size × image_size × 3. Of a picture smaller than the crop the rest is black.
+Image eval_view(Picture& picture, const EvalViewOptions& options);
+Image train_view(Picture& picture, const TrainViewOptions& options, Random& random);
+
+/// Where RandomResizedCrop looks: ten tries, then the largest central crop within `ratio`.
+Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, Random& random);
+
+}  // namespace tpgm
