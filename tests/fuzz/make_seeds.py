@@ -4,9 +4,11 @@
 The goldens themselves are seeds as well (see run); they are not copied.
 """
 import gzip
+import io
 import json
 import pickletools
 import struct
+import tarfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -140,7 +142,38 @@ def configs():
     write("config_json", "open_clip", json.dumps({"model_cfg": model}).encode())
 
 
+def tar(layout, files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=layout) as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    data = out.getvalue().rstrip(b"\0")
+    return data + bytes(-len(data) % 512 + 512)
+
+
+def tars():
+    labelled = {"train/0.jpg": b"p", "train/0.cls": b"3\n", "./1.PNG": b"", "./1.json": b'{"label": "a", "cls": [1]}'}
+    write("tar", "labelled", tar(tarfile.USTAR_FORMAT, labelled))
+    long = "folder/" * 20 + "x.jpeg"
+    write("tar", "gnu", tar(tarfile.GNU_FORMAT, {long: b"p"}))
+    write("tar", "pax", tar(tarfile.PAX_FORMAT, {long: b"p"}))
+    sized = bytearray(tar(tarfile.USTAR_FORMAT, {"x": b"10 size=1\n", "a.jpg": b"p"}))
+    sized[156:157] = b"x"
+    sized[1024 + 124:1024 + 136] = b"\x80" + bytes(11)
+    write("tar", "sizes", bytes(sized))
+
+
+def image_lists():
+    write("image_list", "folders", b"real/cat/1 2.jpg 0\nreal/dog/1.jpg 2\r\n\n\t/a/cat/2.jpg\t0  \n")
+    write("image_list", "numbers", b"1.jpg 0\n./2.jpg 2000")
+    write("image_list", "wrong", b"a/1.jpg 0\na/2.jpg -1\n")
+
+
 parts_of_goldens()
 hand_made()
 vocabularies()
 configs()
+tars()
+image_lists()

@@ -1,0 +1,86 @@
+// What the tests of tpgm/data share: pictures, folders of them, tars in memory, and what the process holds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/io/scratch.h"
+#include "tpgm/data/encode.h"
+#include "tpgm/data/image_folder.h"
+#include "tpgm/data/random.h"
+#include "tpgm/data/tar_writer.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::test {
+
+/// Blocks of colours that the seed chooses, so that JPEG leaves something of them.
+inline Image blocks(uint64_t seed, int64_t width = 20, int64_t height = 16) {
+  Image image(width, height);
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      Random random(seed, 0, static_cast<uint64_t>((y / 4) * 1000 + x / 4));
+      for (int64_t c = 0; c < 3; ++c) image.row(y)[3 * x + c] = static_cast<uint8_t>(random.integer(256));
+    }
+  }
+  return image;
+}
+
+/// In the format of the name's ending.
+inline std::string encoded(const std::string& name, const Image& image) {
+  return name.ends_with(".png") ? encode_png(image) : encode_jpeg(image, 90);
+}
+
+inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  write_bytes(path, bytes);
+}
+
+inline void write_picture(const std::filesystem::path& path, uint64_t seed, int64_t width = 20,
+                          int64_t height = 16) {
+  write_file(path, encoded(path.string(), blocks(seed, width, height)));
+}
+
+using Files = std::vector<std::pair<std::string, std::string>>;  // names with bytes
+
+inline void write_tar(const std::filesystem::path& path, const Files& files) {
+  std::filesystem::create_directories(path.parent_path());
+  TarWriter tar(path, "write_tar");
+  for (const auto& [name, bytes] : files) tar.add(name, bytes);
+  tar.commit();
+}
+
+/// The reason for which `action` throws Malformed; fails when it does not.
+template <typename Action>
+std::string refusal_of(const Action& action) {
+  try {
+    action();
+  } catch (const Malformed& malformed) {
+    return malformed.reason;
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return "";
+}
+
+/// A line of /proc/self/status in KiB: "VmRSS", "VmHWM".
+inline int64_t status_kib(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t value = 0;
+    if (word == field + ":" && status >> value) return value;
+  }
+  return 0;
+}
+
+inline bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+#define EXPECT_HAS(text, part) EXPECT_PRED2(::tpgm::test::contains, text, part)
+
+}  // namespace tpgm::test

@@ -1,0 +1,362 @@
+// Who gets which pictures, and the random numbers that decide it.
+#include "tpgm/data/split.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "tests/data/data_files.h"
+
+namespace tpgm {
+namespace {
+
+using test::error_of;
+using test::write_file;
+
+// As many pictures of each class, in turn as far as they go.
+Dataset::Part pictures(const std::vector<int64_t>& counts) {
+  auto samples = std::make_shared<Samples>();
+  for (size_t label = 0; label < counts.size(); ++label)
+    samples->classes.push_back(fmt::format("c{}", label));
+  for (int64_t i = 0; i < *std::max_element(counts.begin(), counts.end()); ++i) {
+    for (size_t label = 0; label < counts.size(); ++label) {
+      if (i < counts[label]) samples->add(fmt::format("c{}/{}.png", label, i), static_cast<int64_t>(label));
+    }
+  }
+  return samples;
+}
+
+std::vector<const Subset*> all_parts(const Split& split) {
+  return {&split.train, &split.radius, &split.selection, &split.test};
+}
+
+std::vector<int64_t> by_class(const Subset& subset) {
+  std::vector<int64_t> counts(subset.samples->classes.size());
+  for (const int64_t i : subset.indices) ++counts[static_cast<size_t>(subset.samples->label(i))];
+  return counts;
+}
+
+TEST(Split, IsDisjointCompleteAndInOrder) {
+  const auto samples = pictures({10, 3, 57, 1, 20});
+  const auto made = split(samples, SplitOptions().radius(0.2).selection(0.1).test(0.3));
+  std::vector<int64_t> indices;
+  for (const auto* part : all_parts(made)) {
+    EXPECT_EQ(part->samples, samples);
+    EXPECT_TRUE(std::is_sorted(part->indices.begin(), part->indices.end()));
+    EXPECT_GT(part->size(), 0);
+    indices.insert(indices.end(), part->indices.begin(), part->indices.end());
+  }
+  std::sort(indices.begin(), indices.end());
+  EXPECT_EQ(indices, all_of(samples).indices);
+}
+
+TEST(Split, SharesAreThoseOfEachClassWithinOnePictureAndInTotal) {
+  for (const auto& counts : std::vector<std::vector<int64_t>>{
+           std::vector<int64_t>(345, 17), {100, 101, 102, 103, 104, 105, 106}, {9, 30, 12, 77, 41, 8, 500}}) {
+    const auto samples = pictures(counts);
+    const SplitOptions options = SplitOptions().radius(0.1).selection(0.05).test(0.25);
+    const auto made = split(samples, options);
+    const std::vector<std::pair<const Subset*, double>> shares = {
+        {&made.radius, 0.1}, {&made.selection, 0.05}, {&made.test, 0.25}, {&made.train, 0.6}};
+    for (const auto& [subset, share] : shares) {
+      const auto got = by_class(*subset);
+      for (size_t label = 0; label < counts.size(); ++label) {
+        const double exact = share * static_cast<double>(counts[label]);
+        EXPECT_LE(std::abs(static_cast<double>(got[label]) - exact), subset == &made.train ? 3 : 1)
+            << "class " << label << " of " << counts[label];
+      }
+      const double exact = share * static_cast<double>(samples->size());
+      EXPECT_LE(std::abs(static_cast<double>(subset->size()) - exact), subset == &made.train ? 3 : 1);
+    }
+  }
+}
+
+TEST(Split, AFractionOfEachClassIsUsed) {
+  const std::vector<int64_t> counts = {100, 55, 20, 250, 31};
+  const auto samples = pictures(counts);
+  const auto made = split(samples, SplitOptions().fraction(0.1).radius(0.2).selection(0));
+  EXPECT_EQ(made.selection.size(), 0);
+  std::vector<int64_t> used(counts.size());
+  for (const auto* part : all_parts(made)) {
+    const auto got = by_class(*part);
+    for (size_t label = 0; label < counts.size(); ++label) used[label] += got[label];
+  }
+  for (size_t label = 0; label < counts.size(); ++label) {
+    EXPECT_NEAR(static_cast<double>(used[label]), 0.1 * static_cast<double>(counts[label]), 1);
+  }
+  EXPECT_EQ(std::accumulate(used.begin(), used.end(), int64_t{0}), 46);
+  EXPECT_NEAR(static_cast<double>(made.radius.size()), 9, 1);
+}
+
+TEST(Split, IsAFunctionOfTheSeed) {
+  const auto samples = pictures({40, 40, 40});
+  const auto radius = [&](uint64_t seed) { return split(samples, SplitOptions().seed(seed)).radius.indices; };
+  EXPECT_EQ(radius(0), radius(0));
+  std::set<std::vector<int64_t>> different;
+  for (uint64_t seed = 0; seed < 20; ++seed) different.insert(radius(seed));
+  EXPECT_EQ(different.size(), 20u);
+  // Not of names: the same labels are split the same way.
+  auto renamed = std::make_shared<Samples>();
+  renamed->classes = {"x", "y", "z"};
+  for (int64_t i = 0; i < samples->size(); ++i) renamed->add("other", samples->label(i));
+  EXPECT_EQ(split(Dataset::Part(renamed), SplitOptions()).radius.indices, radius(0));
+}
+
+TEST(Split, ClassesDoNotShareTheirShuffles) {
+  const auto made = split(pictures({50, 50}), SplitOptions().radius(0.5).selection(0));
+  std::vector<std::set<int64_t>> positions(2);
+  for (const int64_t i : made.radius.indices) positions[static_cast<size_t>(i % 2)].insert(i / 2);
+  EXPECT_NE(positions[0], positions[1]);
+}
+
+TEST(Split, TinyClassesKeepATrainingPicture) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto samples = pictures({1, 2, 1, 3, 1, 2, 1, 1});
+    const auto options = SplitOptions().radius(0.3).selection(0.3).test(0.3).seed(seed);
+    for (const double fraction : {1.0, 0.01}) {
+      const auto made = split(samples, SplitOptions(options).fraction(fraction));
+      for (const int64_t count : by_class(made.train)) EXPECT_GE(count, 1);
+    }
+  }
+}
+
+TEST(Split, PicturesWithoutLabelsAreSplitAsAClass) {
+  auto samples = std::make_shared<Samples>();
+  for (int i = 0; i < 50; ++i) samples->add(std::to_string(i), -1);
+  const auto made = split(Dataset::Part(samples), SplitOptions());
+  EXPECT_EQ(made.radius.size(), 5);
+  EXPECT_EQ(made.train.size(), 40);
+}
+
+TEST(Split, OptionsThatMakeNoSenseAreRefused) {
+  const auto samples = pictures({10});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double fraction : {0.0, -1.0, 1.5, nan}) {
+    EXPECT_HAS(error_of([&] { split(samples, SplitOptions().fraction(fraction)); }),
+               "must be above 0 and at most 1");
+  }
+  for (const auto& options :
+       {SplitOptions().radius(-0.1), SplitOptions().selection(1), SplitOptions().test(nan),
+        SplitOptions().radius(0.5).selection(0.5), SplitOptions().radius(0.4).selection(0.4).test(0.2)}) {
+    EXPECT_HAS(error_of([&] { split(samples, options); }),
+               "must be shares from 0 to below 1, together below 1");
+  }
+}
+
+TEST(Disjoint, APictureInTwoPlacesIsNamed) {
+  const auto samples = pictures({4, 4});
+  const Subset one{samples, {0, 1, 2}}, two{samples, {3, 4}}, three{samples, {5, 2}},
+      twice{samples, {6, 7, 6}};
+  EXPECT_NO_THROW(check_disjoint({{"train", &one}, {"radius", &two}}));
+  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"radius", &two}, {"test", &three}}); }),
+             "'c0/1.png' is in train and in test");
+  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &twice}}); }), "'c0/3.png' is in train twice");
+  const Subset elsewhere{pictures({2, 2}), {0}};  // another part with a file of the same place
+  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"test", &elsewhere}}); }), "'c0/0.png'");
+}
+
+class Task : public test::Scratch {
+ protected:
+  void make(const std::string& part, int64_t per_class, int64_t classes = 3) {
+    for (int64_t label = 0; label < classes; ++label) {
+      for (int64_t i = 0; i < per_class; ++i) {
+        write_file(folder_ / part / fmt::format("c{}", label) / fmt::format("{}.png", i), "");
+      }
+    }
+  }
+  TaskData task(const std::string& train, const std::vector<std::string>& tests,
+                const SplitOptions& options = {}) {
+    return make_task(Dataset(folder_.string()), train, tests, options);
+  }
+};
+
+TEST_F(Task, OfDomainsWithoutSplits) {
+  make("photo", 20);
+  make("sketch", 5);
+  const auto made = task("photo", {"photo", "sketch"});
+  EXPECT_EQ(made.radius.size(), 6);
+  EXPECT_EQ(made.selection.size(), 6);
+  EXPECT_EQ(made.train.size(), 36);
+  ASSERT_EQ(made.tests.size(), 2u);
+  EXPECT_EQ(made.tests[0].first, "photo");
+  EXPECT_EQ(made.tests[0].second.size(), 12);  // a fifth
+  EXPECT_EQ(made.tests[1].second.size(), 15);
+  EXPECT_EQ(made.notes, (std::vector<std::string>{
+                            "train: photo, 36 pictures", "radius: 10 % held out of photo, 6 pictures",
+                            "selection: 10 % held out of photo, 6 pictures",
+                            "test: 20 % held out of photo, 12 pictures", "test: sketch, 15 pictures"}));
+}
+
+TEST_F(Task, ATrainingDomainThatIsNotTestedKeepsItsPictures) {
+  make("photo", 20);
+  make("sketch", 5);
+  const auto made = task("photo", {"sketch"}, SplitOptions().test(0.5));
+  EXPECT_EQ(made.train.size() + made.radius.size() + made.selection.size(), 60);
+  EXPECT_EQ(task("photo", {"photo"}, SplitOptions().test(0.5)).tests[0].second.size(), 30);
+}
+
+TEST_F(Task, OwnSplitsAreUsedWhole) {
+  make("real/train", 10);
+  make("real/test", 3);
+  make("real/radius", 2);
+  make("real/selection", 1);
+  make("sketch/test", 4);
+  const auto made = task("real", {"real", "sketch"});
+  EXPECT_EQ(made.train.size(), 30);
+  EXPECT_EQ(made.radius.samples->title(), "real/radius");
+  EXPECT_EQ(made.radius.size(), 6);
+  EXPECT_EQ(made.selection.size(), 3);
+  EXPECT_EQ(made.tests[0].second.size(), 9);
+  EXPECT_EQ(made.tests[1].second.samples->title(), "sketch/test");
+}
+
+TEST_F(Task, OfWhatIsMissingAShareIsHeldOut) {
+  make("real/train", 10);
+  make("real/test", 3);
+  make("real/radius", 2);
+  const auto made = task("real", {"real"});
+  EXPECT_EQ(made.train.size(), 27);
+  EXPECT_EQ(made.selection.size(), 3);
+  EXPECT_EQ(made.selection.samples->title(), "real/train");
+  EXPECT_EQ(made.radius.size(), 6);
+}
+
+TEST_F(Task, TrainAndValWithoutADomain) {
+  make("train", 10);
+  make("val", 2);
+  const auto made = task("train", {"val"});
+  EXPECT_EQ(made.train.size(), 24);
+  EXPECT_EQ(made.tests[0].second.size(), 6);
+}
+
+TEST_F(Task, ClassFoldersAlone) {
+  make("", 10);
+  const auto made = task(folder_.filename().string(), {folder_.filename().string()});
+  EXPECT_EQ(made.train.size(), 18);
+  EXPECT_EQ(made.tests[0].second.size(), 6);
+}
+
+TEST_F(Task, AFractionIsTakenOfTheTrainingDomainAlone) {
+  make("photo", 100);
+  make("sketch", 5);
+  const auto made = task("photo", {"sketch"}, SplitOptions().fraction(0.1));
+  EXPECT_EQ(made.train.size() + made.radius.size() + made.selection.size(), 30);
+  EXPECT_EQ(made.tests[0].second.size(), 15);
+}
+
+TEST_F(Task, AFileInTwoListsIsNamed) {
+  write_file(file("c0/1.png"), "");
+  write_file(file("c0/2.png"), "");
+  write_file(file("real_train.txt"), "c0/1.png 0\nc1/1.png 1\nc2/1.png 2\n");
+  write_file(file("real_test.txt"), "c0/2.png 0\nc1/1.png 1\n");
+  EXPECT_HAS(error_of([&] { task("real", {"real"}); }), "c1/1.png' is in train and in test real");
+}
+
+TEST_F(Task, NamesThatAreNotThereAndLabelsThatAreMissing) {
+  make("photo", 3);
+  EXPECT_HAS(error_of([&] { task("foto", {"photo"}); }), "Did you mean 'photo'?");
+  EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch' to test on");
+  test::remove_folder(file("photo"));
+  write_file(file("1.png"), "");
+  EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has pictures without a label");
+}
+
+// ---------------------------------------------------------------------------------------------------------
+
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+template <typename Draw>
+Moments moments(const Draw& draw) {
+  constexpr int kCount = 200'000;
+  Random random(7, 0, 0);
+  double sum = 0, squares = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double value = draw(random);
+    sum += value;
+    squares += value * value;
+  }
+  return {sum / kCount, squares / kCount - sum / kCount * sum / kCount};
+}
+
+TEST(RandomNumbers, HaveTheMomentsOfTheirDistributions) {
+  const auto uniform = moments([](Random& random) { return random.uniform(); });
+  EXPECT_NEAR(uniform.mean, 0.5, 0.004);
+  EXPECT_NEAR(uniform.variance, 1.0 / 12, 0.002);
+  const auto range = moments([](Random& random) { return random.uniform(-3, 5); });
+  EXPECT_NEAR(range.mean, 1, 0.03);
+  const auto normal = moments([](Random& random) { return random.normal(); });
+  EXPECT_NEAR(normal.mean, 0, 0.012);
+  EXPECT_NEAR(normal.variance, 1, 0.02);
+  const auto tails = moments([](Random& random) { return std::pow(random.normal(), 4); });
+  EXPECT_NEAR(tails.mean, 3, 0.15);
+  const std::vector<std::pair<double, double>> shapes = {{0.2, 0.2}, {1, 1}, {0.8, 3}, {5, 2}};
+  for (const auto& [a, b] : shapes) {
+    const auto beta = moments([a = a, b = b](Random& random) { return random.beta(a, b); });
+    EXPECT_NEAR(beta.mean, a / (a + b), 0.006) << a << ", " << b;
+    EXPECT_NEAR(beta.variance, a * b / ((a + b) * (a + b) * (a + b + 1)), 0.004) << a << ", " << b;
+  }
+}
+
+TEST(RandomNumbers, StayInTheirRanges) {
+  Random random(1, 2, 3);
+  std::vector<int> counts(7);
+  for (int i = 0; i < 70'000; ++i) {
+    const double value = random.uniform();
+    ASSERT_TRUE(value >= 0 && value < 1);
+    ++counts.at(static_cast<size_t>(random.integer(7)));
+    ASSERT_EQ(random.integer(1), 0);
+  }
+  for (const int count : counts) EXPECT_NEAR(count, 10'000, 500);
+  for (int i = 0; i < 1000; ++i) {
+    const double tiny = random.beta(1e-4, 1e-4);
+    ASSERT_TRUE(tiny >= 0 && tiny <= 1);
+  }
+}
+
+TEST(RandomNumbers, AreOfAStreamOfTheirOwn) {
+  std::set<std::pair<uint32_t, uint32_t>> first;
+  size_t streams = 0;
+  for (const uint64_t seed : {0, 1, 2}) {
+    for (const uint64_t epoch : {0, 1, 5}) {
+      for (uint64_t index = 0; index < 50; ++index) {
+        for (const uint64_t purpose : {0, 1, 0x5f}) {
+          Random random(seed, epoch, index, purpose);
+          const uint32_t a = random.bits(), b = random.bits();
+          first.emplace(a, b);
+          ++streams;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(first.size(), streams);
+  Random one(3, 4, 5), same(3, 4, 5);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(one.bits(), same.bits());
+}
+
+TEST(RandomNumbers, ShufflesArePermutationsAllEquallyLikely) {
+  std::map<std::vector<int>, int> seen;
+  for (uint64_t i = 0; i < 24'000; ++i) {
+    std::vector<int> values = {0, 1, 2, 3};
+    Random(9, 0, i).shuffle(values);
+    ++seen[values];
+  }
+  EXPECT_EQ(seen.size(), 24u);
+  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 160);
+  std::vector<int> none, many(1000);
+  Random(1, 1, 1).shuffle(none);
+  std::iota(many.begin(), many.end(), 0);
+  Random(1, 1, 1).shuffle(many);
+  EXPECT_FALSE(std::is_sorted(many.begin(), many.end()));
+  std::sort(many.begin(), many.end());
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(many[static_cast<size_t>(i)], i);
+}
+
+}  // namespace
+}  // namespace tpgm

@@ -1,0 +1,39 @@
+// A tar shard: its headers, then its samples; as it is, and with checksums that are right, which no mutation
+// keeps.
+#include "tests/fuzz/support.h"
+#include "tpgm/data/tar_format.h"
+#include "tpgm/data/tar_shards.h"
+
+using namespace tpgm;
+
+namespace {
+
+void mend(char* block) {
+  TarHeader header;
+  std::memcpy(&header, block, kTarBlock);
+  std::snprintf(header.checksum, sizeof(header.checksum), "%06o", tar_checksum(header));
+  std::memcpy(block, &header, kTarBlock);
+}
+
+void read_tar(std::string_view bytes, bool mended) {
+  TarReader tar(bytes.size(), [&](uint64_t at, char* to, size_t size) {
+    fuzz::demand(at <= bytes.size() && size <= bytes.size() - at, "what is read lies within the file");
+    std::memcpy(to, bytes.data() + at, size);
+    const bool end = std::all_of(to, to + size, [](char byte) { return byte == 0; });
+    if (mended && size == kTarBlock && !end) mend(to);
+  });
+  for (const auto& sample : index_shard(tar)) {
+    fuzz::demand(sample.offset <= bytes.size() && sample.size <= bytes.size() - sample.offset,
+                 "a picture lies within the file");
+    fuzz::demand(!sample.key.empty() && sample.picture.starts_with(sample.key) && is_picture(sample.picture),
+                 "a picture has its sample's key");
+  }
+}
+
+}  // namespace
+
+FUZZ(bytes) {
+  for (const bool mended : {false, true}) {
+    fuzz::parse_or_refuse(bytes.size(), [&] { read_tar(bytes, mended); });
+  }
+}
