@@ -22,6 +22,9 @@
 #include "tpgm/models/registry.h"
 
 namespace tpgm::tools {
+
+Run configure_bench_loader(CLI::App& app);  // bench_loader.cpp
+
 namespace {
 
 using benchmarks::ProjectionReport;
@@ -348,6 +351,9 @@ Run configure_bench(CLI::App& app) {
   io->add_option("--rival", io_args->rival, "The rival's script");
   io->add_flag("--json", io_args->json, "For a program to read");
 
+  auto* loader = app.add_subcommand("loader", "batches of JPEGs, beside Pillow and torchvision");
+  const Run run_loader = configure_bench_loader(*loader);
+
   auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
   auto args = std::make_shared<ProjectionArguments>();
   projection->add_option("--device", args->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
@@ -365,7 +371,8 @@ Run configure_bench(CLI::App& app) {
   configure_step(*step, *step_args);
 
   app.require_subcommand(1);
-  return [args, io_args, step_args, io, step] {
+  return [args, io_args, step_args, io, loader, run_loader, step] {
+    if (loader->parsed()) return run_loader();
     if (step->parsed()) return bench_step(*step_args);
     return io->parsed() ? bench_io(*io_args) : bench_projection(*args);
   };

@@ -23,6 +23,8 @@ constexpr Command kCommands[] = {
     {"wise", "two checkpoints into one, by a ratio; needs no model", tpgm::tools::configure_wise},
     {"convert", "any checkpoint into safetensors", tpgm::tools::configure_convert},
     {"zeroshot", "class names and templates into a head, through CLIP", tpgm::tools::configure_zeroshot},
+    {"data", "check, split, pack or draw a data set", tpgm::tools::configure_data},
+    {"predict", "logits or features of pictures, into a file", tpgm::tools::configure_predict},
     {"theory", "Theorem 1 of the paper, numerically", tpgm::tools::configure_theory},
     {"bench", "our speed beside its rivals', in one run", tpgm::tools::configure_bench},
 };

@@ -1,0 +1,451 @@
+// Files that look like photographs, and turns of ours and the rival with them.
+#include "benchmarks/loader.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ftw.h>
+#include <malloc.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "tpgm/data/dataset.h"
+#include "tpgm/data/encode.h"
+#include "tpgm/data/loader.h"
+#include "tpgm/data/tar_writer.h"
+
+namespace tpgm::benchmarks {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kWidth = 500, kHeight = 375;
+constexpr std::int64_t kTurnBatches = 2, kListLines = 1'000'000;
+constexpr std::size_t kClasses = 10, kImagesPerShard = 250;
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+// --- files -------------------------------------------------------------------------------------------------
+
+// Octaves of equal strength, as photographs have them, from `coarsest` to `finest` cells across the picture.
+at::Tensor noise(std::int64_t channels, std::int64_t coarsest, std::int64_t finest, at::Generator& random) {
+  at::Tensor sum = at::zeros({1, channels, kHeight, kWidth});
+  for (std::int64_t cells = coarsest; cells <= finest; cells *= 2) {
+    const at::Tensor grid = at::randn({1, channels, cells * 3 / 4 + 1, cells + 1}, random);
+    sum += at::upsample_bicubic2d(grid, {kHeight, kWidth}, /*align_corners=*/true);
+  }
+  return sum;
+}
+
+// Things in front of each other, small ones more often than large ones.
+at::Tensor discs(Random& random) {
+  at::Tensor picture = at::zeros({1, 3, kHeight, kWidth});
+  auto pixels = picture.accessor<float, 4>();
+  for (int disc = 0; disc < 60; ++disc) {
+    const double x = random.uniform(0, kWidth), y = random.uniform(0, kHeight),
+                 radius = 8 / std::sqrt(random.uniform(0.002, 1));
+    const double grey = 45 * random.normal();
+    const std::array<double, 3> colour{grey + 12 * random.normal(), grey + 8 * random.normal(),
+                                       grey + 12 * random.normal()};
+    for (auto row = std::max<std::int64_t>(0, std::llround(y - radius)); row < kHeight && row < y + radius;
+         ++row) {
+      const double half =
+          std::sqrt(std::max(0.0, radius * radius - std::pow(static_cast<double>(row) - y, 2)));
+      const auto begin = std::max<std::int64_t>(0, std::llround(x - half)),
+                 end = std::min<std::int64_t>(kWidth, std::llround(x + half));
+      for (std::int64_t c = 0; c < 3; ++c) {
+        for (auto column = begin; column < end; ++column)
+          pixels[0][c][row][column] = static_cast<float>(colour[c]);
+      }
+    }
+  }
+  return picture;
+}
+
+Image make_picture(std::int64_t index) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(index));
+  Random random(0, 0, static_cast<std::uint64_t>(index));
+  // Grass here, sky there: details are strong in some places, in some pictures more than in others.
+  const at::Tensor details = (noise(1, 2, 8, generator) * 0.6 + random.uniform(-0.6, 0.6)).exp();
+  const at::Tensor pixels = discs(random) + noise(1, 2, 16, generator) * 14 + noise(3, 2, 64, generator) * 4 +
+                            noise(1, 32, 512, generator) * details * 6 + 118;
+  const at::Tensor bytes = pixels.clamp(0, 255).to(at::kByte).permute({0, 2, 3, 1}).contiguous();
+  Image image(kWidth, kHeight);
+  std::copy_n(bytes.const_data_ptr<std::uint8_t>(), image.pixels.size(), image.pixels.begin());
+  return image;
+}
+
+/// The same pictures in class folders and in shards, and lists of them; all goes with it.
+class Files {
+ public:
+  explicit Files(const LoaderBenchOptions& options)
+      : folder_(options.folder / fmt::format("tpgm-bench-loader-{}", ::getpid())) {
+    fs::create_directories(shards());
+    try {
+      make_pictures(options);
+    } catch (...) {
+      remove();
+      throw;
+    }
+  }
+  ~Files() { remove(); }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+
+  fs::path pictures() const { return folder_ / "pictures"; }
+  fs::path shards() const { return folder_ / "shards"; }
+  fs::path file(const char* name) const { return folder_ / name; }
+  double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
+
+  /// The files again and again, until there are as many lines.
+  fs::path write_list(const char* name, std::int64_t lines) const {
+    std::ofstream stream(folder_ / name);
+    for (std::int64_t i = 0; i < lines; ++i) {
+      const auto at = static_cast<std::size_t>(i) % names_.size();
+      stream << "pictures/" << names_[at] << ' ' << label(at) << '\n';
+    }
+    TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", (folder_ / name).string(), "'");
+    return folder_ / name;
+  }
+
+ private:
+  std::size_t label(std::size_t i) const { return i * kClasses / images_; }
+
+  void make_pictures(const LoaderBenchOptions& options) {
+    images_ = static_cast<std::size_t>(options.images);
+    for (std::size_t begin = 0; begin < images_; begin += kImagesPerShard) {
+      const std::size_t end = std::min(begin + kImagesPerShard, images_);
+      std::vector<std::string> encoded(end - begin);
+      at::parallel_for(
+          0, static_cast<std::int64_t>(encoded.size()), 1, [&](std::int64_t i, std::int64_t stop) {
+            for (; i < stop; ++i) {
+              encoded[i] = encode_jpeg(make_picture(static_cast<std::int64_t>(begin) + i), options.quality);
+            }
+          });
+      TarWriter shard(shards() / fmt::format("pictures-{:06}.tar", begin / kImagesPerShard), "bench loader");
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::string& bytes = encoded[i - begin];
+        write_picture(i, bytes);
+        shard.add(fmt::format("{:08}.jpg", i), bytes);
+        shard.add(fmt::format("{:08}.cls", i), std::to_string(label(i)));
+      }
+      shard.commit();
+    }
+  }
+
+  void write_picture(std::size_t i, const std::string& bytes) {
+    bytes_ += static_cast<double>(bytes.size());
+    // Sorted by name they are in the order of the shards.
+    names_.push_back(fmt::format("class_{:02}/picture_{:08}.jpg", label(i), i));
+    const fs::path path = pictures() / names_.back();
+    fs::create_directories(path.parent_path());
+    std::ofstream stream(path, std::ios::binary);
+    stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", path.string(), "'");
+  }
+
+  void remove() const {
+    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
+    ::nftw(
+        folder_.c_str(), [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); }, 16,
+        FTW_DEPTH | FTW_PHYS);
+  }
+
+  fs::path folder_;
+  std::vector<std::string> names_;
+  std::size_t images_ = 0;
+  double bytes_ = 0;
+};
+
+Dataset::Part only_part(const fs::path& where) {
+  const Dataset data(where.string());
+  TORCH_CHECK(data.parts().size() == 1, "[bench loader] '", where.string(), "' has several parts");
+  return data.parts().front();
+}
+
+// --- turns -------------------------------------------------------------------------------------------------
+
+/// Seconds an image takes.
+struct Lap {
+  double wall = 0, cpu = 0;
+};
+
+double seconds(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+Lap measure(std::int64_t images, const std::function<void()>& work) {
+  const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  work();
+  const auto count = static_cast<double>(images);
+  return {(seconds(CLOCK_MONOTONIC) - wall) / count, (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / count};
+}
+
+class Laps {
+ public:
+  void add(const Lap& lap) {
+    wall_.push_back(lap.wall);
+    cpu_.push_back(lap.cpu);
+  }
+  LoaderSpeed speed() const { return {1 / median(wall_), 1 / median(cpu_)}; }
+
+ private:
+  std::vector<double> wall_, cpu_;
+};
+
+void run_epoch(Loader& loader, std::int64_t epoch) {
+  loader.start(epoch);
+  while (loader.next()) {
+  }
+}
+
+Subset part_of(const Dataset::Part& samples, std::int64_t begin, std::int64_t end) {
+  Subset subset{samples, {}};
+  for (std::int64_t i = begin; i < end; ++i) subset.indices.push_back(i);
+  return subset;
+}
+
+Lap our_turn(const Subset& subset, const View& view, std::int64_t workers, std::int64_t batch_size) {
+  Loader loader(subset, view, LoaderOptions().batch_size(batch_size).workers(workers));
+  run_epoch(loader, 0);  // takes the memory for its batches, as the first of many turns
+  return measure(subset.size(), [&] { run_epoch(loader, 1); });
+}
+
+Lap turn_of_two_loaders(const Subset& subset, const View& view, std::int64_t batch_size) {
+  const auto half = static_cast<ptrdiff_t>(subset.size() / 2);
+  const auto options = LoaderOptions().batch_size(batch_size).workers(1);
+  Loader one({subset.samples, {subset.indices.begin(), subset.indices.begin() + half}}, view, options);
+  Loader two({subset.samples, {subset.indices.begin() + half, subset.indices.end()}}, view, options);
+  run_epoch(one, 0), run_epoch(two, 0);
+  return measure(subset.size(), [&] {
+    std::thread other([&] { run_epoch(two, 1); });
+    run_epoch(one, 1);
+    other.join();
+  });
+}
+
+/// Python with the rival's script, which waits for its turns.
+class Rival {
+ public:
+  Rival(const LoaderBenchOptions& options, const Files& files, const Dataset::Part& samples)
+      : python_(options.python), script_(options.rival.string()) {
+    const fs::path go = files.file("go"), settings = files.file("settings.json");
+    Json paths = Json::array();
+    for (std::int64_t i = 0; i < samples->size(); ++i) paths.push_back(samples->place(i));
+    const LoaderOptions defaults;
+    std::ofstream(settings) << Json{{"go", go.string()},
+                                    {"files", paths},
+                                    {"image_size", options.image_size},
+                                    {"batch_size", options.batch_size},
+                                    {"mean", defaults.mean()},
+                                    {"std", defaults.std()}};
+    TORCH_CHECK(::mkfifo(go.c_str(), 0600) == 0, "[bench loader] cannot make '", go.string(), "'");
+    // Open in both directions, or opening would wait for the other side.
+    go_ = ::open(go.c_str(), O_RDWR | O_CLOEXEC);
+    pipe_ = ::popen(fmt::format("'{}' '{}' '{}'", python_, script_, settings.string()).c_str(), "r");
+    TORCH_CHECK(pipe_ != nullptr && go_ >= 0, "[bench loader] cannot run Python");
+    const Json hello = answer();
+    name = hello.at("name");
+    torch = hello.at("torch");
+  }
+  ~Rival() {
+    if (go_ >= 0) ::close(go_);  // it ends then
+    if (pipe_ != nullptr) ::pclose(pipe_);
+  }
+  Rival(const Rival&) = delete;
+  Rival& operator=(const Rival&) = delete;
+
+  Lap turn(const char* work, std::int64_t begin, std::int64_t end) {
+    const std::string line = fmt::format("{} {} {}\n", work, begin, end);
+    TORCH_CHECK(::write(go_, line.data(), line.size()) == static_cast<ssize_t>(line.size()),
+                "[bench loader] the rival does not listen");
+    const Json lap = answer();
+    const auto images = static_cast<double>(end - begin);
+    return {lap.at("wall").get<double>() / images, lap.at("cpu").get<double>() / images};
+  }
+
+  std::string name, torch;
+
+ private:
+  Json answer() {
+    std::string line;
+    for (int c = std::fgetc(pipe_); c != EOF && c != '\n'; c = std::fgetc(pipe_)) {
+      line += static_cast<char>(c);
+    }
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && !json.contains("error")) return json;
+    const int status = ::pclose(std::exchange(pipe_, nullptr));
+    TORCH_CHECK(!json.is_object(), "[bench loader] --python '", python_, "': ", json.value("error", ""));
+    TORCH_CHECK(false, "[bench loader] --python: '", python_, "' could not run ", script_, " (",
+                WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
+                                  : fmt::format("signal {}", WTERMSIG(status)),
+                ")");
+  }
+
+  std::string python_, script_;
+  int go_ = -1;
+  FILE* pipe_ = nullptr;
+};
+
+struct Work {
+  const char* name;
+  View view;
+  const char* rival;  // what it calls the same
+  Laps ours, theirs;
+};
+
+std::vector<Work> works(std::int64_t size) {
+  const auto training = TrainViewOptions().image_size(size);
+  const auto evaluation = EvalViewOptions().image_size(size);
+  return {{"training, fast", TrainViewOptions(training).decode(Decode::kFast), "train", {}, {}},
+          {"training, exact", TrainViewOptions(training).decode(Decode::kExact), "train", {}, {}},
+          {"evaluation, exact", EvalViewOptions(evaluation).decode(Decode::kExact), "eval", {}, {}},
+          {"evaluation, exact, crop_pct 1",
+           EvalViewOptions(evaluation).decode(Decode::kExact).crop_pct(1),
+           "eval_whole",
+           {},
+           {}}};
+}
+
+void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderReport& report) {
+  const auto pictures = only_part(files.pictures()), shards = only_part(files.shards());
+  std::optional<Rival> rival;
+  if (!options.python.empty()) rival.emplace(options, files, pictures);
+
+  std::vector<Work> all = works(options.image_size);
+  Laps two_workers, two_loaders, from_shards;
+  const std::int64_t batch = options.batch_size, turn = kTurnBatches * batch;
+  for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
+    for (std::int64_t begin = 0; begin < options.images; begin += turn) {
+      // The last one may be shorter; two loaders need a file each.
+      const std::int64_t end = std::min(begin + turn, options.images);
+      const Subset subset = part_of(pictures, begin, end);
+      for (auto& work : all) {
+        work.ours.add(our_turn(subset, work.view, 1, batch));
+        if (rival) work.theirs.add(rival->turn(work.rival, begin, end));
+      }
+      const View& view = all.front().view;
+      from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));
+      two_workers.add(our_turn(subset, view, 2, batch));
+      if (subset.size() > 1) two_loaders.add(turn_of_two_loaders(subset, view, batch));
+      ++report.turns;
+    }
+  }
+  for (const auto& work : all) {
+    report.rows.push_back({work.name, work.ours.speed(), {}});
+    if (rival) report.rows.back().rival = work.theirs.speed();
+  }
+  report.two_workers = two_workers.speed();
+  report.two_loaders = two_loaders.speed();
+  report.shards = from_shards.speed();
+  if (rival) {
+    report.rival = rival->name;
+    report.rival_torch = rival->torch;
+  }
+}
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+// Anonymous and shared memory: the pages of mapped files come and go as the kernel pleases.
+double resident_mib() {
+  std::ifstream status("/proc/self/status");
+  double kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:")) {
+      kib += std::stod(line.substr(line.find(':') + 1));
+    }
+  }
+  return kib / 1024;
+}
+
+double peak_growth_mib(const std::function<void()>& work) {
+  ::malloc_trim(0);  // or `work` would begin with what others have left
+  const double before = resident_mib();
+  std::atomic<double> peak = before;
+  {
+    const std::jthread watcher([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        peak = std::max(peak.load(), resident_mib());
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    });
+    work();
+  }
+  return peak - before;
+}
+
+// Until the workers have filled the queue.
+void wait_idle() {
+  constexpr double kLook = 0.02;
+  for (double used = kLook; used > kLook / 4;) {
+    const double before = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    std::this_thread::sleep_for(std::chrono::duration<double>(kLook));
+    used = seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
+  }
+}
+
+void measure_memory(const LoaderBenchOptions& options, const Files& files, LoaderReport& report) {
+  const auto loader_options = LoaderOptions().batch_size(options.batch_size).workers(2).shuffle(true);
+  report.queue_mib = 4.0 * 3 *
+                     static_cast<double>(loader_options.queue() * options.batch_size * options.image_size *
+                                         options.image_size) /
+                     (1 << 20);
+  const auto growth = [&](const Dataset::Part& samples) {
+    return peak_growth_mib([&] {
+      Loader loader(all_of(samples), TrainViewOptions().image_size(options.image_size), loader_options);
+      loader.start(0);
+      do {
+        wait_idle();
+      } while (loader.next());
+    });
+  };
+  const auto once = only_part(files.write_list("once.txt", options.images)),
+             twice = only_part(files.write_list("twice.txt", 2 * options.images));
+  report.resident_mib = growth(once);
+  report.resident_twice_mib = growth(twice);
+
+  const fs::path list = files.write_list("million.txt", kListLines);
+  Dataset::Part million;
+  const double begin = seconds(CLOCK_MONOTONIC);
+  report.list_mib = peak_growth_mib([&] { million = only_part(list); });
+  report.list_s = seconds(CLOCK_MONOTONIC) - begin;
+  TORCH_CHECK(million->size() == kListLines, "[bench loader] the list has ", million->size(), " files");
+}
+
+}  // namespace
+
+LoaderReport measure_loader(const LoaderBenchOptions& options) {
+  TORCH_CHECK(options.python.empty() || fs::exists(options.rival), "[bench loader] --rival: there is no '",
+              options.rival.string(), "'; start in the folder of the sources, or say where it is");
+  const Files files(options);
+  LoaderReport report;
+  report.file_kb = files.mean_kb();
+  measure_memory(options, files, report);
+  take_turns(options, files, report);
+  return report;
+}
+
+}  // namespace tpgm::benchmarks

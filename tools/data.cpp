@@ -1,0 +1,88 @@
+// `tpgm data`: a table of its subcommands, and what commands that load pictures share.
+#include "tools/data.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <thread>
+
+#include "tools/text.h"
+
+namespace tpgm::tools {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"check", "classes, sizes, unreadable files, pictures in two parts", configure_data_check},
+    {"split", "lists for training, radii and selection, none in two of them", configure_data_split},
+    {"shards", "folders or lists into tar shards", configure_data_shards},
+    {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
+};
+
+int64_t cache_bytes(const std::string& text) { return text == "0" ? 0 : parse_bytes(text); }
+
+}  // namespace
+
+Run configure_data(CLI::App& app) {
+  std::vector<std::pair<CLI::App*, Run>> runs;
+  for (const auto& command : kCommands) {
+    auto* sub = app.add_subcommand(command.name, command.summary);
+    sub->option_defaults()->always_capture_default();
+    runs.emplace_back(sub, command.configure(*sub));
+  }
+  app.require_subcommand(1);
+  return [runs] {
+    for (const auto& [sub, run] : runs) {
+      if (sub->parsed()) return run();
+    }
+    return 2;  // require_subcommand has seen to it that one is
+  };
+}
+
+void LoaderArguments::add_to(CLI::App& app) {
+  app.add_option("-b,--batch-size", batch_size, "Pictures at a time")->check(CLI::Range(1, 1 << 20));
+  app.add_option("-j,--workers", workers, "Threads that read and decode; 0: one for each core")
+      ->check(CLI::Range(0, 1024));
+  app.add_option("--on-bad-image", on_bad_image,
+                 "A picture that cannot be read: error (stop, naming it) or skip (go on, and list it)")
+      ->check(parses(parse_on_bad_image));
+  app.add_option("--max-pixels", max_pixels,
+                 "Refuse pictures that claim more, before memory is taken for them")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--cache", cache, "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not")
+      ->check(parses(cache_bytes));
+}
+
+LoaderOptions LoaderArguments::options(c10::Device device) const {
+  const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return LoaderOptions()
+      .batch_size(batch_size)
+      .workers(workers > 0 ? workers : threads)
+      .max_pixels(max_pixels)
+      .on_bad_image(parse_on_bad_image(on_bad_image))
+      .cache(cache_bytes(cache))
+      .device(device);
+}
+
+std::string pictures_text(size_t count) {
+  return fmt::format("{} pictures", grouped(static_cast<int64_t>(count)));
+}
+
+std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names, Role role) {
+  if (names.empty()) return data.parts();
+  std::vector<Dataset::Part> parts;
+  for (const auto& name : names) parts.push_back(data.part(name, role));
+  return parts;
+}
+
+void print_notes(const char* command, const Dataset& data) {
+  for (const auto& note : data.notes()) say(fmt::format("tpgm {}: '{}': {}\n", command, data.where(), note));
+}
+
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,39 @@
+// What `tpgm data` consists of, and the options of commands that load pictures.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/command.h"
+#include "tpgm/data/dataset.h"
+#include "tpgm/data/loader.h"
+
+namespace tpgm::tools {
+
+Run configure_data_check(CLI::App& app);
+Run configure_data_glyphs(CLI::App& app);
+Run configure_data_shards(CLI::App& app);
+Run configure_data_split(CLI::App& app);
+
+/// What the loader is told on the command line, by every command alike.
+struct LoaderArguments {
+  int64_t batch_size = 64, workers = 0, max_pixels = kMaxPixels;
+  std::string on_bad_image = "error", cache = "0";
+
+  void add_to(CLI::App& app);
+  LoaderOptions options(c10::Device device) const;
+};
+
+/// "1,234 pictures".
+std::string pictures_text(size_t count);
+
+/// The parts called `names`, in that order, or all if there are none.
+std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names, Role role);
+
+/// Says on stderr what was found and not taken.
+void print_notes(const char* command, const Dataset& data);
+
+/// One field of a CSV line, in quotes where it needs them.
+std::string csv_field(std::string_view text);
+
+}  // namespace tpgm::tools

@@ -1,0 +1,164 @@
+// `tpgm data check`: what is in a data set, and what is wrong with it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "tools/data.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+#include "tpgm/data/check.h"
+#include "tpgm/data/class_list.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::tools {
+namespace {
+
+constexpr size_t kMostShown = 20;  // of each kind of problem, unless --json
+constexpr size_t kMostNoted = 3;   // of what is none
+
+struct Arguments {
+  std::string where, class_list;
+  std::vector<std::string> domains;
+  int64_t max_pixels = kMaxPixels;
+  bool per_class = false, json = false;
+};
+
+/// Smallest, middle and largest of sorted numbers.
+std::string range_text(const std::vector<int64_t>& sorted) {
+  if (sorted.empty()) return "-";
+  if (sorted.front() == sorted.back()) return fmt::format("{}", sorted.front());
+  return fmt::format("{}-{}-{}", sorted.front(), sorted[sorted.size() / 2], sorted.back());
+}
+
+std::vector<int64_t> sorted_nonzero(std::vector<int64_t> counts) {
+  std::erase(counts, 0);
+  std::sort(counts.begin(), counts.end());
+  return counts;
+}
+
+void print(const Dataset& data, const DatasetReport& report, bool per_class) {
+  int64_t pictures = 0;
+  for (const auto& part : report.parts) pictures += part.pictures;
+  fmt::print("{}: {} classes, {} parts, {}\n\n", data.where(), data.classes().size(), report.parts.size(),
+             pictures_text(static_cast<size_t>(pictures)));
+  size_t width = 4;
+  for (const auto& part : report.parts) width = std::max(width, part.title.size());
+  fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", "part", width, "classes", "pictures",
+             "per class", "width", "height", "size");
+  for (const auto& part : report.parts) {
+    const auto counts = sorted_nonzero(part.per_class);
+    fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", part.title, width, counts.size(),
+               grouped(part.pictures), range_text(counts), range_text(part.widths), range_text(part.heights),
+               bytes_text(static_cast<size_t>(part.bytes)));
+  }
+  fmt::print("\nper class, width, height: smallest-middle-largest\n");
+  if (!per_class || data.classes().empty()) return;
+  size_t name_width = 5;
+  for (const auto& name : data.classes()) name_width = std::max(name_width, name.size());
+  fmt::print("\n{:<{}}", "class", name_width);
+  for (const auto& part : report.parts)
+    fmt::print("  {:>{}}", part.title, std::max<size_t>(part.title.size(), 6));
+  for (size_t i = 0; i < data.classes().size(); ++i) {
+    fmt::print("\n{:<{}}", printable(data.classes()[i]), name_width);
+    for (const auto& part : report.parts)
+      fmt::print("  {:>{}}", part.per_class[i], std::max<size_t>(part.title.size(), 6));
+  }
+  fmt::print("\n");
+}
+
+template <typename Items, typename Text>
+void print_problems(const Items& items, size_t most, const std::string& title, const Text& text) {
+  if (items.empty()) return;
+  fmt::print("\n{}\n", title);
+  for (size_t i = 0; i < std::min(items.size(), most); ++i) fmt::print("  {}\n", text(items[i]));
+  if (items.size() > most) fmt::print("  and {} more; --json lists all\n", items.size() - most);
+}
+
+void print_problems(const DatasetReport& report) {
+  print_problems(
+      report.unreadable, kMostShown,
+      fmt::format("{} cannot be read:", pictures_text(report.unreadable.size())),
+      [](const BadImage& bad) { return fmt::format("{}: {}", bad.place, printable(bad.reason, kMaxPath)); });
+  std::vector<Twins> apart, within;
+  for (const auto& twins : report.twins) (twins.apart ? apart : within).push_back(twins);
+  const auto text = [](const Twins& twins) { return fmt::format("{} = {}", twins.first, twins.second); };
+  print_problems(apart, kMostShown, fmt::format("{} are in two parts:", pictures_text(apart.size())), text);
+  print_problems(
+      within, kMostNoted,
+      fmt::format("{} are in one part twice (a note, not an error):", pictures_text(within.size())), text);
+}
+
+nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report) {
+  using Json = nlohmann::ordered_json;
+  const auto safe = [](const std::string& text) { return printable(text, kMaxPath); };
+  Json json{{"data_dir", safe(data.where())}, {"fine", report.fine()},       {"classes", Json::array()},
+            {"parts", Json::array()},         {"unreadable", Json::array()}, {"twins", Json::array()}};
+  for (const auto& name : data.classes()) json["classes"].push_back(safe(name));
+  for (const auto& part : report.parts) {
+    const auto range = [](const std::vector<int64_t>& sorted) {
+      return sorted.empty() ? Json::array() : Json{sorted.front(), sorted[sorted.size() / 2], sorted.back()};
+    };
+    json["parts"].push_back({{"name", safe(part.title)},
+                             {"pictures", part.pictures},
+                             {"bytes", part.bytes},
+                             {"per_class", part.per_class},
+                             {"width", range(part.widths)},
+                             {"height", range(part.heights)}});
+  }
+  for (const auto& bad : report.unreadable)
+    json["unreadable"].push_back({{"file", safe(bad.place)}, {"reason", safe(bad.reason)}});
+  for (const auto& twins : report.twins) {
+    json["twins"].push_back(
+        {{"first", safe(twins.first)}, {"second", safe(twins.second)}, {"in_two_parts", twins.apart}});
+  }
+  return json;
+}
+
+int check(const Arguments& args) {
+  DatasetOptions options;
+  if (!args.class_list.empty()) options.classes(load_class_list(args.class_list));
+  const Dataset data(args.where, options);
+  const auto parts = parts_of(data, args.domains, Role::kTest);
+  size_t pictures = 0;
+  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
+  DatasetReport report;
+  {
+    Progress progress("tpgm data check", pictures, pictures_text);
+    report = check_dataset(data, parts, args.max_pixels, progress.callback());
+  }
+  if (args.json) {
+    fmt::print("{}\n", as_json(data, report).dump(2));
+  } else {
+    print_notes("data check", data);
+    print(data, report, args.per_class);
+    print_problems(report);
+    if (report.fine()) fmt::print("\nEvery picture can be read, and none is in two parts.\n");
+  }
+  return report.fine() ? 0 : 1;
+}
+
+}  // namespace
+
+Run configure_data_check(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("data_dir", args->where,
+                 "A folder of class folders, of lists or of tars; a list; a tar, or a pattern such as "
+                 "'train-{000..146}.tar'")
+      ->required();
+  app.add_option("--domains", args->domains, "Only these parts: real,sketch or real/train; default: all")
+      ->delimiter(',');
+  app.add_option("--class-list", args->class_list,
+                 "The classes in order, one a line, or a folder of class folders: others are an error; "
+                 "default: as the data has them");
+  app.add_flag("--per-class", args->per_class, "Count the pictures of each class in each part");
+  app.add_option("--max-pixels", args->max_pixels, "A picture that claims more is unreadable")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--json", args->json, "For a program to read; lists every problem");
+  app.footer("Exit status 1 if a picture cannot be read, or is in two parts.");
+  return [args] { return check(*args); };
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,132 @@
+// `tpgm data split`: lists for training, radii and selection.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "tools/data.h"
+#include "tools/progress.h"
+#include "tools/text.h"
+#include "tpgm/data/check.h"
+#include "tpgm/data/image_list.h"
+#include "tpgm/data/split.h"
+#include "tpgm/io/file.h"
+#include "tpgm/io/folder.h"
+
+namespace tpgm::tools {
+namespace {
+
+constexpr const char* kCall = "data split";
+
+struct Arguments {
+  std::string where, train, output;
+  double fraction = 1, radius = 0.1, selection = 0.1, test = 0;
+  uint64_t seed = 0;
+  bool content = false;
+};
+
+using Sets = std::vector<std::pair<std::string, const Subset*>>;
+
+Dataset::Part part_to_split(const Dataset& data, const std::string& name) {
+  if (!name.empty()) return data.part(name, Role::kTrain);
+  if (data.parts().size() > 1) {
+    throw UsageError(fmt::format("'{}' has {} parts; name the one to split with --train: {}", data.where(),
+                                 data.parts().size(), fmt::join(data.titles(), ", ")));
+  }
+  return data.parts().front();
+}
+
+// Files of the same content must not be in two sets, whatever their names.
+void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts, const Sets& sets) {
+  std::unordered_map<std::string, std::string> set_of;
+  size_t pictures = 0;
+  for (const auto& [name, subset] : sets) {
+    for (const int64_t i : subset->indices) set_of.emplace(subset->samples->place(i), name);
+  }
+  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
+  Progress progress("tpgm data split, comparing contents", pictures, pictures_text);
+  const auto report = check_dataset(data, parts, kMaxPixels, progress.callback());
+  std::map<std::string, std::pair<std::string, std::string>>
+      seen;  // first of its kind: a set, and a place in it
+  for (const auto& twins : report.twins) {
+    for (const auto& place : {twins.first, twins.second}) {
+      const auto set = set_of.find(place);
+      if (set == set_of.end()) continue;
+      const auto& [other, other_place] =
+          seen.emplace(twins.first, std::pair(set->second, place)).first->second;
+      TORCH_CHECK(other == set->second, "[", kCall, "] '", other_place, "' in ", other, " and '", place,
+                  "' in ", set->second, " are the same picture; remove one of them");
+    }
+  }
+}
+
+int split_data(const Arguments& args) {
+  const Dataset data(args.where);
+  print_notes(kCall, data);
+  const auto part = part_to_split(data, args.train);
+  TORCH_CHECK(part->in_files(), "[", kCall, "] '", args.where,
+              "' lies in tars, and lists name files; unpack it, or split ",
+              "the folders before packing them");
+  const Split made = split(part, SplitOptions()
+                                     .fraction(args.fraction)
+                                     .radius(args.radius)
+                                     .selection(args.selection)
+                                     .test(args.test)
+                                     .seed(args.seed));
+  Sets sets = {{"train", &made.train}, {"radius", &made.radius}, {"selection", &made.selection}};
+  if (args.test > 0) sets.emplace_back("test", &made.test);
+  const Sets written = sets;
+  std::vector<Dataset::Part> parts = {part};
+  std::vector<Subset> others;  // which none of the pictures may be in
+  others.reserve(data.parts().size());
+  for (const auto& other : data.parts()) {
+    if (other == part) continue;
+    parts.push_back(other);
+    sets.emplace_back(other->title(), &others.emplace_back(all_of(other)));
+  }
+  check_disjoint(sets);
+  if (args.content) check_content(data, parts, sets);
+
+  AtomicFolder folder(args.output, kCall);
+  const std::string prefix = part->domain.empty() ? "" : part->domain + "_";
+  for (const auto& [name, subset] : written) {
+    if (subset->size() == 0) continue;
+    std::string file = fmt::format("{}{}.txt", prefix, name);
+    std::replace(file.begin(), file.end(), '/', '_');
+    write_image_list(*part, subset->indices, folder.partial() / file);
+    fmt::print("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
+               pictures_text(static_cast<size_t>(subset->size())));
+  }
+  AtomicFile classes(folder.partial() / "classes.txt", kCall);
+  const std::string text = fmt::format("{}\n", fmt::join(data.classes(), "\n"));
+  classes.write(text.data(), text.size());
+  classes.commit();
+  folder.commit();
+  return 0;
+}
+
+}  // namespace
+
+Run configure_data_split(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("data_dir", args->where, "A data set, as 'tpgm data check' takes it")->required();
+  app.add_option("-o,--output", args->output,
+                 "The folder to make: DOMAIN_train.txt, DOMAIN_radius.txt, …, and classes.txt")
+      ->required();
+  app.add_option("--train", args->train, "The part to split, such as real; default: the only one");
+  app.add_option("--fraction", args->fraction,
+                 "Share of each class that is used at all; the paper's small setting is 0.1");
+  app.add_option("--radius", args->radius, "Share of those to learn radii on");
+  app.add_option("--selection", args->selection, "Share of those to choose checkpoints and settings by");
+  app.add_option("--test", args->test, "Share of those to test on, where there is no test data");
+  app.add_option("--seed", args->seed, "Another seed, another split");
+  app.add_flag("--content", args->content, "Compare contents too, not paths alone: reads every picture");
+  app.footer(
+      "Every class keeps its shares. A picture that would be in two sets, or is in another part of the data, "
+      "is an error.");
+  return [args] { return split_data(*args); };
+}
+
+}  // namespace tpgm::tools
