@@ -47,12 +47,15 @@ const GlyphFace* face_named(const std::string& name) {
   return face != faces.end() ? &*face : nullptr;
 }
 
+// By its file, as DejaVu itself may be left out for a font with the same outlines.
+fs::path font_file(const std::string& name) { return fs::path("/usr/share/fonts/truetype") / name; }
+
 class FontTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const GlyphFace* face = face_named("dejavu-sans-book");
-    if (face == nullptr) GTEST_SKIP() << "no FreeType, or no DejaVu Sans";
-    font_ = std::make_unique<Font>(face->file);
+    const fs::path file = font_file("dejavu/DejaVuSans.ttf");
+    if (fonts().faces.empty() || !fs::exists(file)) GTEST_SKIP() << "no FreeType, or no DejaVu Sans";
+    font_ = std::make_unique<Font>(file);
   }
   Image draw(char32_t character) { return font_->draw(character).value().image; }
   Box box(char32_t character) { return ink_box(draw(character)); }
@@ -196,8 +199,8 @@ TEST_F(GlyphFontsTest, NoFamilyIsInTwoSplits) {
   }
 }
 
-std::vector<Image> sample_of(const GlyphFace& face) {
-  const Font font(face.file, face.index);
+std::vector<Image> sample_of(const fs::path& file) {
+  const Font font(file);
   std::vector<Image> images;
   for (const char32_t character : {U'g', U'Q', U'2', U'a', U'R', U'5', U'y', U'M'}) {
     images.push_back(font.draw(character).value().image);
@@ -205,29 +208,34 @@ std::vector<Image> sample_of(const GlyphFace& face) {
   return images;
 }
 
-bool alike(const std::vector<Image>& a, const std::vector<Image>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(),
-                    [](const Image& x, const Image& y) { return likeness(x, y) > 0.95; });
+double alike(const std::vector<Image>& a, const std::vector<Image>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += likeness(a[i], b[i]);
+    if (sum < 0.8 * static_cast<double>(i)) return 0;  // saves time
+  }
+  return sum / static_cast<double>(a.size());
 }
 
 // Families are told by name; this is told by eye, and would find a font that goes by two.
 TEST_F(GlyphFontsTest, NoFaceOfTheTestIsTrainedOnUnderAnotherName) {
   std::vector<std::pair<std::string, std::vector<Image>>> trained, tested;
-  for (const auto& face : glyph_pretrain_faces(fonts())) trained.emplace_back(face.name, sample_of(face));
+  for (const auto& face : glyph_pretrain_faces(fonts()))
+    trained.emplace_back(face.name, sample_of(face.file));
   for (const auto& face : glyph_task_faces(fonts())) {
-    (face.split == GlyphSplit::kTest ? tested : trained).emplace_back(face.name, sample_of(face));
+    (face.split == GlyphSplit::kTest ? tested : trained).emplace_back(face.name, sample_of(face.file));
   }
   for (const auto& [name, glyphs] : tested) {
-    for (const auto& [other, others] : trained) EXPECT_FALSE(alike(glyphs, others)) << name << ", " << other;
+    for (const auto& [other, others] : trained)
+      EXPECT_LT(alike(glyphs, others), 0.95) << name << ", " << other;
   }
 }
 
 // One is a retouch of the other, so the eye that the test above relies on must see it.
 TEST_F(GlyphFontsTest, FontsThatGoByTwoNamesAreSeen) {
-  const GlyphFace *one = face_named("dejavu-sans-mono-bold"), *other = face_named("hack-bold");
-  if (one == nullptr || other == nullptr) GTEST_SKIP() << "not all fonts are installed";
-  EXPECT_TRUE(alike(sample_of(*one), sample_of(*other)));
-  EXPECT_EQ(one->family, other->family);
+  const auto one = font_file("dejavu/DejaVuSansMono-Bold.ttf"), other = font_file("hack/Hack-Bold.ttf");
+  if (!fs::exists(one) || !fs::exists(other)) GTEST_SKIP() << "not all fonts are installed";
+  EXPECT_GT(alike(sample_of(one), sample_of(other)), 0.95);
 }
 
 TEST_F(GlyphFontsTest, DropsFacesThatDrawSomethingElse) {

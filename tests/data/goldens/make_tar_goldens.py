@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/goldens/tars: the same files in the formats that Python's tarfile knows, and one by hand."""
+"""Writes tests/data/goldens/tars: the same files in the formats of Python's tarfile, and one by hand."""
 import io
 import tarfile
 from pathlib import Path
@@ -58,6 +58,7 @@ def padded(data):
 
 
 HERE.mkdir(exist_ok=True)
-for name, layout in {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}.items():
+LAYOUTS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+for name, layout in LAYOUTS.items():
     (HERE / f"{name}.tar").write_bytes(padded(archive(layout)))
 (HERE / "base256.tar").write_bytes(padded(with_large_sizes(archive(tarfile.GNU_FORMAT))))
