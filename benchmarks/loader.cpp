@@ -50,12 +50,15 @@ double median(std::vector<double> values) {
 
 // Octaves of equal strength, as photographs have them, from `coarsest` to `finest` cells across the picture.
 at::Tensor noise(std::int64_t channels, std::int64_t coarsest, std::int64_t finest, at::Generator& random) {
-  at::Tensor sum = at::zeros({1, channels, kHeight, kWidth});
+  const auto stretched = [](const at::Tensor& grid, std::int64_t height, std::int64_t width) {
+    return at::upsample_bilinear2d(grid, {height, width}, /*align_corners=*/true);
+  };
+  at::Tensor sum;
   for (std::int64_t cells = coarsest; cells <= finest; cells *= 2) {
-    const at::Tensor grid = at::randn({1, channels, cells * 3 / 4 + 1, cells + 1}, random);
-    sum += at::upsample_bicubic2d(grid, {kHeight, kWidth}, /*align_corners=*/true);
+    const at::Tensor octave = at::randn({1, channels, cells * 3 / 4 + 1, cells + 1}, random);
+    sum = sum.defined() ? stretched(sum, octave.size(2), octave.size(3)) + octave : octave;
   }
-  return sum;
+  return stretched(sum, kHeight, kWidth);
 }
 
 // Things in front of each other, small ones more often than large ones.
@@ -86,10 +89,13 @@ at::Tensor discs(Random& random) {
 Image make_picture(std::int64_t index) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(index));
   Random random(0, 0, static_cast<std::uint64_t>(index));
-  // Grass here, sky there: details are strong in some places, in some pictures more than in others.
-  const at::Tensor details = (noise(1, 2, 8, generator) * 0.6 + random.uniform(-0.6, 0.6)).exp();
-  const at::Tensor pixels = discs(random) + noise(1, 2, 16, generator) * 14 + noise(3, 2, 64, generator) * 4 +
-                            noise(1, 32, 512, generator) * details * 6 + 118;
+  // Grass here, sky there: details are strong in some places, and in some pictures more than in others.
+  const at::Tensor details = noise(1, 2, 8, generator).mul_(0.6).add_(random.uniform(-0.6, 0.6)).exp_();
+  const at::Tensor pixels = discs(random)
+                                .add_(noise(1, 2, 16, generator), 14)
+                                .add_(noise(3, 2, 64, generator), 4)
+                                .add_(noise(1, 32, 512, generator).mul_(details), 6)
+                                .add_(118);
   const at::Tensor bytes = pixels.clamp(0, 255).to(at::kByte).permute({0, 2, 3, 1}).contiguous();
   Image image(kWidth, kHeight);
   std::copy_n(bytes.const_data_ptr<std::uint8_t>(), image.pixels.size(), image.pixels.begin());
@@ -234,19 +240,6 @@ Lap our_turn(const Subset& subset, const View& view, std::int64_t workers, std::
   return measure(subset.size(), [&] { run_epoch(loader, 1); });
 }
 
-Lap turn_of_two_loaders(const Subset& subset, const View& view, std::int64_t batch_size) {
-  const auto half = static_cast<ptrdiff_t>(subset.size() / 2);
-  const auto options = LoaderOptions().batch_size(batch_size).workers(1);
-  Loader one({subset.samples, {subset.indices.begin(), subset.indices.begin() + half}}, view, options);
-  Loader two({subset.samples, {subset.indices.begin() + half, subset.indices.end()}}, view, options);
-  run_epoch(one, 0), run_epoch(two, 0);
-  return measure(subset.size(), [&] {
-    std::thread other([&] { run_epoch(two, 1); });
-    run_epoch(one, 1);
-    other.join();
-  });
-}
-
 /// Python with the rival's script, which waits for its turns.
 class Rival {
  public:
@@ -336,11 +329,10 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
   if (!options.python.empty()) rival.emplace(options, files, pictures);
 
   std::vector<Work> all = works(options.image_size);
-  Laps two_workers, two_loaders, from_shards;
+  Laps two_workers, from_shards;
   const std::int64_t batch = options.batch_size, turn = kTurnBatches * batch;
   for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
     for (std::int64_t begin = 0; begin < options.images; begin += turn) {
-      // The last one may be shorter; two loaders need a file each.
       const std::int64_t end = std::min(begin + turn, options.images);
       const Subset subset = part_of(pictures, begin, end);
       for (auto& work : all) {
@@ -350,7 +342,6 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
       const View& view = all.front().view;
       from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));
       two_workers.add(our_turn(subset, view, 2, batch));
-      if (subset.size() > 1) two_loaders.add(turn_of_two_loaders(subset, view, batch));
       ++report.turns;
     }
   }
@@ -359,7 +350,6 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
     if (rival) report.rows.back().rival = work.theirs.speed();
   }
   report.two_workers = two_workers.speed();
-  report.two_loaders = two_loaders.speed();
   report.shards = from_shards.speed();
   if (rival) {
     report.rival = rival->name;

@@ -40,10 +40,8 @@ struct LoaderReport {
   std::vector<LoaderRow> rows;
   std::string rival, rival_torch;  ///< "torchvision 0.28.0, Pillow 13.0.0"
 
-  /// The first row again, with the same files each turn.
-  LoaderSpeed two_workers;
-  LoaderSpeed two_loaders;  ///< of one worker each, half the files for each: what the machine allows
-  LoaderSpeed shards;
+  /// The first row again.
+  LoaderSpeed two_workers, shards;
 
   /// Memory beyond mapped pages and beyond what there was before, at its peak, of the default queue with two
   /// workers.

@@ -45,8 +45,6 @@ nlohmann::ordered_json as_json(const LoaderBenchOptions& options, const LoaderRe
   json.update({{"rows", rows},
                {"two_workers", as_json(report.two_workers)},
                {"two_workers_times", ratio(report.two_workers, one)},
-               {"two_loaders", as_json(report.two_loaders)},
-               {"two_loaders_times", ratio(report.two_loaders, one)},
                {"shards", as_json(report.shards)},
                {"shards_times", ratio(report.shards, one)},
                {"queue_mib", report.queue_mib},
@@ -80,7 +78,6 @@ void print(const LoaderBenchOptions& options, const LoaderReport& report) {
   row("one worker, folders", first.ours, "");
   relative("one worker, shards", report.shards);
   relative("two workers, folders", report.two_workers);
-  relative("two loaders of one worker: what the machine allows", report.two_loaders);
 
   fmt::print("\n{:<66}{:>9}\n", "", "MiB");
   const auto memory = [](const std::string& what, double mib) { fmt::print("{:<66}{:>9.0f}\n", what, mib); };

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -17,6 +18,7 @@
 #include "tpgm/data/font.h"
 #include "tpgm/data/glyphs.h"
 #include "tpgm/io/file.h"
+#include "tpgm/io/folder.h"
 
 namespace tpgm::tools {
 namespace {
@@ -116,17 +118,19 @@ std::vector<GlyphPicture> draw(const char* what, const std::vector<GlyphFace>& f
 int data_glyphs(const Arguments& args) {
   if (args.output.empty() && args.sheet.empty()) throw UsageError("name an --output, or a --sheet, or both");
   const auto begin = std::chrono::steady_clock::now();
-  if (!args.output.empty()) check_glyph_output(args.output);
+  std::optional<AtomicFolder> output;
+  if (!args.output.empty()) output.emplace(args.output, "data glyphs");
   const GlyphFonts fonts = find_glyph_fonts();
   TORCH_CHECK(!fonts.faces.empty(),
               "[data glyphs] none of the fonts is installed; docs/glyphs.md names their Debian packages, and "
               "assets/glyphs.tar needs none");
   print_fonts(fonts);
-  if (!args.output.empty()) {
+  if (output) {
     const auto pretrain = draw("to pre-train", glyph_pretrain_faces(fonts));
     const auto task = draw("the task", glyph_task_faces(fonts));
-    write_glyphs(pretrain, task, args.output,
+    write_glyphs(pretrain, task, output->partial(),
                  args.format == "shards" ? GlyphFormat::kShards : GlyphFormat::kFolders);
+    output->commit();
     print_pictures(pretrain, task);
     fmt::print("{}, in {:.1f} s\n", args.output,
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

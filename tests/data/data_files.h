@@ -55,6 +55,16 @@ inline void write_tar(const std::filesystem::path& path, const Files& files) {
   tar.commit();
 }
 
+inline std::vector<std::string> names_of(const Samples& samples) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < samples.size(); ++i) names.emplace_back(samples.name(i));
+  return names;
+}
+
+inline std::vector<int64_t> labels_of(const Samples& samples) {
+  return {samples.labels().begin(), samples.labels().end()};
+}
+
 /// The reason for which `action` throws Malformed; fails when it does not.
 template <typename Action>
 std::string refusal_of(const Action& action) {

@@ -303,16 +303,5 @@ TEST_F(GlyphFiles, AreShards) {
   EXPECT_EQ(files_in_folder(), 1);
 }
 
-TEST_F(GlyphFiles, GoNowhereThatIsTaken) {
-  fs::create_directory(file("out"));
-  test::write_bytes(file("out/mine"), "mine");
-  const auto taken = test::error_of([&] { write_glyphs({}, task_, file("out"), GlyphFormat::kFolders); });
-  EXPECT_NE(taken.find("not an empty folder"), std::string::npos) << taken;
-  fs::create_directory(file("other.partial"));
-  const auto partial = test::error_of([&] { write_glyphs({}, task_, file("other"), GlyphFormat::kFolders); });
-  EXPECT_NE(partial.find("left behind"), std::string::npos) << partial;
-  EXPECT_FALSE(fs::exists(file("other")));
-}
-
 }  // namespace
 }  // namespace tpgm

@@ -125,6 +125,16 @@ TEST(Split, TinyClassesKeepATrainingPicture) {
   }
 }
 
+TEST(Split, WhatTinyClassesAreGivenIsNotTakenFromLargeOnes) {
+  std::vector<int64_t> counts(50, 1);
+  counts.push_back(100);
+  const auto tenth = split(pictures(counts), SplitOptions().fraction(0.1).radius(0).selection(0));
+  EXPECT_NEAR(by_class(tenth.train).back(), 10, 1);
+  const auto all = split(pictures(counts), SplitOptions());
+  EXPECT_NEAR(by_class(all.radius).back(), 10, 1);
+  EXPECT_NEAR(by_class(all.selection).back(), 10, 1);
+}
+
 TEST(Split, PicturesWithoutLabelsAreSplitAsAClass) {
   auto samples = std::make_shared<Samples>();
   for (int i = 0; i < 50; ++i) samples->add(std::to_string(i), -1);

@@ -154,7 +154,8 @@ def tar(layout, files):
 
 
 def tars():
-    labelled = {"train/0.jpg": b"p", "train/0.cls": b"3\n", "./1.PNG": b"", "./1.json": b'{"label": "a", "cls": [1]}'}
+    labelled = {"train/0.jpg": b"p", "train/0.cls": b"3\n", "./1.PNG": b"",
+                "./1.json": b'{"label": "a", "cls": [1]}'}
     write("tar", "labelled", tar(tarfile.USTAR_FORMAT, labelled))
     long = "folder/" * 20 + "x.jpeg"
     write("tar", "gnu", tar(tarfile.GNU_FORMAT, {long: b"p"}))

@@ -26,6 +26,13 @@ bool all_numbers(const std::vector<std::string>& names) {
 
 }  // namespace
 
+void check_different(std::vector<std::string> names, const std::string& call, const std::string& where) {
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  TORCH_CHECK(twice == names.end(), "[", call, "] ", where, " has the class '",
+              printable(twice == names.end() ? "" : *twice), "' twice");
+}
+
 std::vector<std::string> load_class_list(const fs::path& path) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -38,15 +45,12 @@ std::vector<std::string> load_class_list(const fs::path& path) {
   const MappedFile file(path, "load_class_list");
   std::istringstream lines{std::string(file.bytes())};
   for (std::string line; std::getline(lines, line);) {
+    if (names.empty() && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty()) names.push_back(line);
   }
   TORCH_CHECK(!names.empty(), "[load_class_list] '", path.string(), "' is empty; expected a class a line");
-  auto sorted = names;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  TORCH_CHECK(twice == sorted.end(), "[load_class_list] '", path.string(), "' has the class '",
-              printable(*twice), "' twice");
+  check_different(names, "load_class_list", fmt::format("'{}'", path.string()));
   return names;
 }
 

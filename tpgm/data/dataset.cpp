@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 #include <set>
 
 #include "tpgm/core/names.h"
@@ -22,14 +24,14 @@ namespace fs = std::filesystem;
 
 struct Found {
   std::vector<Samples> parts;
-  bool positions = false;            // labels are positions in one list: list files, shards
+  bool lists = false;                // each with classes of its own by position, which have to be joined
   std::vector<std::string> classes;  // of classes.txt
   std::vector<std::string> notes;
 };
 
 Found from_lists(const std::vector<fs::path>& lists) {
   Found found;
-  found.positions = true;
+  found.lists = true;
   for (const auto& list : lists) found.parts.push_back(read_image_list(list));
   found.classes = class_list_beside(lists.front());
   return found;
@@ -38,7 +40,7 @@ Found from_lists(const std::vector<fs::path>& lists) {
 Found from_shards(const std::vector<fs::path>& shards) {
   Found found;
   found.parts = read_tar_shards(shards);
-  found.positions = true;  // read_tar_shards has joined them
+  found.classes = found.parts.front().classes;
   return found;
 }
 
@@ -48,9 +50,12 @@ Found from_folders(const fs::path& folder) {
   found.parts = read_image_folder(folder, &unread);
   int64_t others = 0;
   for (const auto& [ending, count] : unread) {
-    static const std::set<std::string> kPictures{".webp", ".bmp",  ".gif", ".tif",  ".tiff",
-                                                 ".ppm",  ".avif", ".jp2", ".heic", ".WEBP"};
-    if (kPictures.contains(ending)) {
+    static const std::set<std::string> kPictures{".webp", ".bmp", ".gif",  ".tif", ".tiff",
+                                                 ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
+    std::string lower = ending;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    if (kPictures.contains(lower)) {
       found.notes.push_back(fmt::format("{} files {} are not read; only JPEG and PNG are", count, ending));
     } else {
       others += count;
@@ -65,7 +70,8 @@ Found from_folder(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path& path = entry.path();
     const std::string name = path.filename().string();
-    if (name.starts_with('.') || !entry.is_regular_file()) continue;
+    std::error_code ignored;
+    if (name.starts_with('.') || !entry.is_regular_file(ignored)) continue;
     if (path.extension() == ".tar") tars.push_back(path);
     const bool is_class_list = name == "classes.txt" || name == "classnames.txt";
     if (path.extension() == ".txt" && !is_class_list && is_image_list(path)) lists.push_back(path);
@@ -87,7 +93,8 @@ Found look(const std::string& where) {
   } catch (const fs::filesystem_error& error) {
     TORCH_CHECK(false, "[Dataset] cannot read the folder '", where, "': ", error.code().message());
   }
-  return fs::path(where).extension() == ".tar" ? from_shards({where}) : from_lists({where});
+  const auto ending = fs::path(where).extension();
+  return ending == ".tar" || ending == ".gz" || ending == ".tgz" ? from_shards({where}) : from_lists({where});
 }
 
 // Of parts whose labels are positions: the longest list, in which a name beats a number.
@@ -115,10 +122,9 @@ std::vector<std::string> join_names(const std::vector<Samples>& parts) {
   return classes;
 }
 
-// A list's own names are worth more than positions only if the given classes know them.
-bool names_are_known(const Samples& part, const std::vector<std::string>& classes) {
+bool any_known(const Samples& part, const std::vector<std::string>& classes) {
   const std::set<std::string> known(classes.begin(), classes.end());
-  return std::all_of(part.classes.begin(), part.classes.end(),
+  return std::any_of(part.classes.begin(), part.classes.end(),
                      [&](const auto& name) { return known.contains(name); });
 }
 
@@ -126,6 +132,13 @@ void use_positions(Samples& part, const std::vector<std::string>& classes) {
   TORCH_CHECK(part.classes.size() <= classes.size(), "[Dataset] '", part.title(), "' has ",
               part.classes.size(), " classes, more than the ", classes.size(), " it is matched with");
   part.classes = classes;
+}
+
+// A folder has no name to be called by if it is the data set itself.
+void name_part(Samples& part, const std::string& where) {
+  if (!part.title().empty()) return;
+  const fs::path path = fs::absolute(where).lexically_normal();
+  part.domain = (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 }  // namespace
@@ -136,25 +149,25 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) : wher
               found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   notes_ = std::move(found.notes);
-  for (auto& part : found.parts) {
-    if (!part.title().empty()) continue;
-    const fs::path path = fs::absolute(where).lexically_normal();
-    part.domain = (path.has_filename() ? path : path.parent_path()).filename().string();
-    if (path.extension() == ".tar") part.domain = path.stem().string();
-  }
   classes_ = !found.classes.empty() ? found.classes
-             : found.positions      ? join_positions(found.parts)
+             : found.lists          ? join_positions(found.parts)
                                     : join_names(found.parts);
+  std::set<std::string> titles;
   for (auto& part : found.parts) {
-    if (found.positions) {
+    name_part(part, where);
+    TORCH_CHECK(titles.insert(part.title()).second, "[Dataset] '", where, "' has two parts that are both '",
+                printable(part.title()), "'");
+    if (found.lists) {
       use_positions(part, classes_);
     } else {
       match_classes(part, classes_, "Dataset");
     }
   }
   if (!options.classes().empty()) {
+    check_different(options.classes(), "Dataset", "the list of classes");
     for (auto& part : found.parts) {
-      if (found.positions && !names_are_known(part, options.classes())) {
+      // Numbers go by position only where no name says otherwise.
+      if (part.numbered && !any_known(part, options.classes())) {
         use_positions(part, options.classes());
       } else {
         match_classes(part, options.classes(), "Dataset");
@@ -176,13 +189,19 @@ Dataset::Part Dataset::part(const std::string& name, Role role) const {
   for (const auto& part : parts_) {
     if (part->title() == name) return part;
   }
+  std::vector<Part> of_domain;
+  std::copy_if(parts_.begin(), parts_.end(), std::back_inserter(of_domain),
+               [&](const Part& part) { return part->domain == name; });
+  if (of_domain.size() == 1) return of_domain.front();
   const auto splits = role == Role::kTrain ? std::vector<std::string>{"train"}
                                            : std::vector<std::string>{"test", "val", "validation"};
   for (const auto& split : splits) {
     if (auto part = find(name, split)) return part;
   }
   std::vector<std::string> known = titles();
-  for (const auto& part : parts_) known.push_back(part->domain);
+  for (const auto& part : parts_) {
+    if (!part->domain.empty()) known.push_back(part->domain);
+  }
   TORCH_CHECK(false, "[Dataset] '", where_, "' has no '", name, "'",
               role == Role::kTrain ? " to train on" : " to test on", "; it has ",
               fmt::format("{}", fmt::join(titles(), ", ")), ". Did you mean '", nearest(name, known), "'?");

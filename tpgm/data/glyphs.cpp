@@ -43,12 +43,12 @@ std::vector<FontFile> font_files(GlyphFonts& fonts) {
   std::vector<FontFile> files;
   for (const auto& package : glyph_packages()) {
     std::ifstream list(fmt::format("/var/lib/dpkg/info/{}.list", package.name));
-    (list ? fonts.packages : fonts.missing).emplace_back(package.name);
     std::vector<fs::path> paths;
     for (std::string line; std::getline(list, line);) {
       const std::string extension = fs::path(line).extension();
       if (extension == ".otf" || extension == ".ttf" || extension == ".ttc") paths.emplace_back(line);
     }
+    (paths.empty() ? fonts.missing : fonts.packages).emplace_back(package.name);
     std::sort(paths.begin(), paths.end());
     for (const auto& path : paths) files.push_back({path, &package});
   }
@@ -100,8 +100,8 @@ Examined examine(const Font& font, const FontFile& file, int64_t index) {
   for (const auto& character : glyph_task_characters()) {
     auto glyph = font.draw(character.code);
     if (!glyph) break;
-    if (character.code > '9')
-      letters.insert(letters.end(), glyph->image.pixels.begin(), glyph->image.pixels.end());
+    const auto& pixels = glyph->image.pixels;
+    if (character.code > '9') letters.insert(letters.end(), pixels.begin(), pixels.end());
     images.push_back(std::move(glyph->image));
   }
   const std::string family = glyph_family(font.family());
@@ -263,23 +263,11 @@ std::vector<GlyphPicture> draw_glyphs(const std::vector<GlyphFace>& faces, const
   return pictures;
 }
 
-void check_glyph_output(const fs::path& output) {
-  TORCH_CHECK(!fs::exists(output) || (fs::is_directory(output) && fs::is_empty(output)),
-              "[check_glyph_output] '", output.string(),
-              "' exists and is not an empty folder; remove it or name another");
-  const fs::path partial = fs::path(output).concat(".partial");
-  TORCH_CHECK(!fs::exists(partial), "[check_glyph_output] '", partial.string(),
-              "' is what another run left behind, or is writing now; remove it or name another folder");
-}
-
 void write_glyphs(const std::vector<GlyphPicture>& pretrain, const std::vector<GlyphPicture>& task,
-                  const fs::path& output, GlyphFormat format) {
-  check_glyph_output(output);
-  const fs::path partial = fs::path(output).concat(".partial");
+                  const fs::path& folder, GlyphFormat format) {
   const auto write = format == GlyphFormat::kFolders ? write_folders : write_shards;
-  write(pretrain, partial / "pretrain");
-  write(task, partial / "task");
-  fs::rename(partial, output);
+  write(pretrain, folder / "pretrain");
+  write(task, folder / "task");
 }
 
 }  // namespace tpgm

@@ -59,17 +59,12 @@ std::vector<GlyphPicture> draw_glyphs(const std::vector<GlyphFace>& faces,
                                       const GlyphProgress& progress = {});
 
 enum class GlyphFormat {
-  kFolders,  // output/pretrain/NAME, output/task/NAME
-  kShards,   // output/pretrain/glyphs-000000.tar and so on, output/task/glyphs-000000.tar, with the names in
-             // them
+  kFolders,  // pretrain/NAME, task/NAME
+  kShards,   // pretrain/glyphs-000000.tar and so on, task/glyphs-000000.tar, with the names in them
 };
 
-/// Throws unless `output` is new or an empty folder.
-void check_glyph_output(const std::filesystem::path& output);
-
-/// `output`, which check_glyph_output() must allow, appears when all is written; until then the pictures are
-/// in a folder beside it, named `output` with ".partial".
+/// Into `folder`, such as an AtomicFolder's.
 void write_glyphs(const std::vector<GlyphPicture>& pretrain, const std::vector<GlyphPicture>& task,
-                  const std::filesystem::path& output, GlyphFormat format);
+                  const std::filesystem::path& folder, GlyphFormat format);
 
 }  // namespace tpgm

@@ -5,7 +5,7 @@
 
 #include <charconv>
 #include <fstream>
-#include <unordered_map>
+#include <unordered_set>
 
 #include "tpgm/io/file.h"
 #include "tpgm/io/untrusted.h"
@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostClasses = 1'000'000;
-constexpr std::string_view kSpace = " \t\r";
+constexpr int64_t kMostClasses = 100'000;
+constexpr std::string_view kSpace = " \t\r", kByteOrderMark = "\xef\xbb\xbf";
 
 struct Line {
   std::string_view path;
@@ -36,7 +36,8 @@ Line parse_line(std::string_view line) {
   if (error != std::errc() || stop != number.data() + number.size()) result.label = -1;
   const size_t path_end = line.find_last_not_of(kSpace, gap);
   const size_t begin = line.find_first_not_of(kSpace);
-  result.path = path_end == std::string_view::npos ? line : line.substr(begin, path_end + 1 - begin);
+  if (path_end == std::string_view::npos) return {line, -1};
+  result.path = line.substr(begin, path_end + 1 - begin);
   return result;
 }
 
@@ -56,19 +57,21 @@ std::vector<std::string> folder_names(const Samples& samples, size_t classes) {
     if (folder.empty() || (!name.empty() && name != folder)) return {};
     name = folder;
   }
-  std::unordered_map<std::string_view, size_t> seen;
   std::vector<std::string> result;
+  result.reserve(classes);
   for (size_t label = 0; label < classes; ++label) {
-    if (!names[label].empty() && !seen.emplace(names[label], label).second) return {};
     result.push_back(names[label].empty() ? std::to_string(label) : std::string(names[label]));
   }
-  return result;
+  const std::unordered_set<std::string_view> different(result.begin(), result.end());
+  return different.size() == classes ? result : std::vector<std::string>{};
 }
 
 }  // namespace
 
 Samples parse_image_list(std::string_view text, const fs::path& root) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   Samples samples;
+  samples.numbered = true;
   samples.set_root(root);
   size_t number = 0;
   int64_t classes = 0;
@@ -122,6 +125,7 @@ void write_image_list(const Samples& samples, const std::vector<int64_t>& indice
   AtomicFile file(list, "write_image_list");
   std::string text;
   for (const int64_t i : indices) {
+    TORCH_CHECK(samples.label(i) >= 0, "[write_image_list] '", samples.place(i), "' has no label");
     const std::string place = fs::absolute(samples.place(i)).lexically_normal().string();
     TORCH_CHECK(place.find('\n') == std::string::npos, "[write_image_list] a file's name holds a newline: '",
                 printable(place, kMaxPath), "'");
@@ -136,8 +140,10 @@ bool is_image_list(const fs::path& file) {
   std::string text(kMaxPath + 64, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
-  const Line line = parse_line(std::string_view(text).substr(0, text.find('\n')));
-  return line.label >= 0 && !line.path.empty();
+  std::string_view first(text);
+  if (first.starts_with(kByteOrderMark)) first.remove_prefix(kByteOrderMark.size());
+  const Line line = parse_line(first.substr(0, first.find('\n')));
+  return line.label >= 0 && is_picture(line.path);  // "Version 2" is none
 }
 
 }  // namespace tpgm

@@ -22,7 +22,7 @@ Samples parse_image_list(std::string_view text, const std::filesystem::path& roo
 void write_image_list(const Samples& samples, const std::vector<int64_t>& indices,
                       const std::filesystem::path& list);
 
-/// Whether its first line is a path and a label.
+/// Whether its first line is the path of a picture and a label.
 bool is_image_list(const std::filesystem::path& file);
 
 }  // namespace tpgm

@@ -227,8 +227,9 @@ class Loader::Impl {
     at::Tensor pixels;
     std::vector<int64_t> indices;
     std::vector<std::string> reasons;  // why a picture is bad; empty if it is not
-    std::exception_ptr error;          // anything else
-    size_t left = 0;                   // pictures to be made
+    std::exception_ptr error;          // anything else, of the first position that has it
+    size_t error_position = 0;
+    size_t left = 0;  // pictures to be made
   };
   struct Sent {
     Batch batch;
@@ -246,6 +247,8 @@ class Loader::Impl {
                 options_.channels(), ": expected 1 or 3");
     TORCH_CHECK(options_.cache() >= 0 && options_.max_pixels() > 0, "[Loader] cache ", options_.cache(),
                 " must not be negative, max_pixels ", options_.max_pixels(), " at least 1");
+    TORCH_CHECK(batches() > 0, "[Loader] drop_last leaves nothing of ", subset_.size(),
+                " pictures in batches of ", options_.batch_size());
     TORCH_CHECK(size_ > 0, "[Loader] image_size ", size_, " must be at least 1");
   }
 
@@ -289,7 +292,10 @@ class Loader::Impl {
       }
       lock.lock();
       mine.reasons[position] = std::move(reason);
-      if (error) mine.error = error;
+      if (error && (!mine.error || position < mine.error_position)) {
+        mine.error = error;
+        mine.error_position = position;
+      }
       --busy_;
       if (--mine.left == 0 || busy_ == 0) ready_.notify_all();
     }
@@ -366,7 +372,7 @@ class Loader::Impl {
   void remember(BadImage bad) {
     if (options_.on_bad_image() == OnBadImage::kError) {
       end_ = open_ = next_;
-      TORCH_CHECK(false, "[Loader] '", bad.place, "': ", printable(bad.reason, kMaxPath),
+      TORCH_CHECK(false, "[Loader] '", printable(bad.place, kMaxPath), "': ", printable(bad.reason, kMaxPath),
                   " (to go on without such pictures: --on-bad-image skip)");
     }
     if (known_bad_.insert(bad.index).second) skipped_.push_back(std::move(bad));

@@ -29,6 +29,8 @@ bool is_number(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+constexpr size_t kLargestFile = 1 << 30;
+
 struct Descriptor {
   int value;
   ~Descriptor() {
@@ -38,7 +40,8 @@ struct Descriptor {
 
 // `size` bytes from `offset`, or the whole file.
 std::string read_file(const std::filesystem::path& path, const Samples::Extent* extent) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // O_NONBLOCK: a pipe must not keep us waiting.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.value < 0) {
     const int reason = errno;
     throw Malformed{std::strerror(reason), reason == ENOENT ? "was it moved or deleted?" : "can it be read?"};
@@ -53,6 +56,7 @@ std::string read_file(const std::filesystem::path& path, const Samples::Extent* 
     }
     size = static_cast<size_t>(status.st_size);
   }
+  if (size > kLargestFile) throw Malformed{fmt::format("it has {} bytes", size), "expected a picture"};
   std::string bytes(size, '\0');
   for (size_t done = 0; done < size;) {
     const auto at = static_cast<off_t>(done + (extent != nullptr ? extent->offset : 0));

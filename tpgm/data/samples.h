@@ -24,6 +24,8 @@ class Samples {
   std::string domain, split;  ///< either may be empty
   /// Labels index into these; -1 is a picture without a label.
   std::vector<std::string> classes;
+  /// The source gives labels as numbers (lists, .cls): positions in a list of classes, whatever their names.
+  bool numbered = false;
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
   int64_t label(int64_t i) const { return labels_[static_cast<size_t>(i)]; }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tpgm/data/random.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
@@ -18,20 +19,19 @@ constexpr uint64_t kPurpose = 0x5b117;  // of the random stream
 
 bool is_share(double value) { return value >= 0 && value < 1; }
 
-// Shares of numbers that come one after another: the sum is rounded, not each.
+// Shares of numbers that come one after another: the sum is rounded, not each. What a class must have in any
+// case is not set off against the next.
 class Share {
  public:
   explicit Share(double share) : share_(share) {}
   int64_t of(int64_t count) {
-    exact_ += share_ * static_cast<double>(count);
-    const auto now = static_cast<int64_t>(std::floor(exact_ + 0.5)) - given_;
-    return std::clamp<int64_t>(now, 0, count);
+    const double before = sum_;
+    sum_ += share_ * static_cast<double>(count);
+    return static_cast<int64_t>(std::floor(sum_ + 0.5) - std::floor(before + 0.5));
   }
-  void gave(int64_t count) { given_ += count; }
 
  private:
-  double share_, exact_ = 0;
-  int64_t given_ = 0;
+  double share_, sum_ = 0;
 };
 
 }  // namespace
@@ -66,11 +66,9 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
     if (pictures.empty()) continue;
     Random(options.seed(), 0, label, kPurpose).shuffle(pictures);
     const auto count = std::max<int64_t>(used.of(static_cast<int64_t>(pictures.size())), 1);
-    used.gave(count);
     int64_t at = 0;
     for (int kind = 0; kind < 3; ++kind) {
       const int64_t take = std::min(shares[kind].of(count), count - 1 - at);
-      shares[kind].gave(take);
       held[kind]->indices.insert(held[kind]->indices.end(), pictures.begin() + at,
                                  pictures.begin() + at + take);
       at += take;
@@ -85,13 +83,15 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
 }
 
 void check_disjoint(const std::vector<std::pair<std::string, const Subset*>>& subsets) {
-  // Of one part positions tell pictures apart, of several their places.
   std::unordered_map<std::string, size_t> seen;
   for (size_t which = 0; which < subsets.size(); ++which) {
     for (const int64_t i : subsets[which].second->indices) {
       std::string place = subsets[which].second->samples->place(i);
+      const bool plain = place.find("/.") == std::string::npos && place.find("//") == std::string::npos;
+      if (!plain) place = std::filesystem::path(place).lexically_normal().string();
       const auto [at, fresh] = seen.emplace(std::move(place), which);
-      TORCH_CHECK(fresh, "[check_disjoint] '", at->first, "' is in ", subsets[at->second].first,
+      TORCH_CHECK(fresh, "[check_disjoint] '", printable(at->first, kMaxPath), "' is in ",
+                  subsets[at->second].first,
                   at->second == which ? " twice" : " and in " + subsets[which].first,
                   "; a picture may be in one place only");
     }

@@ -76,14 +76,18 @@ std::optional<TarEntry> TarReader::next() {
   std::string long_name;
   uint64_t long_size = kUnknown;
   while (at_ < file_size_) {
+    char start[2];
+    if (at_ == 0 && file_size_ >= 2) {
+      read_(0, start, 2);
+      if (std::memcmp(start, "\x1f\x8b", 2) == 0) {
+        throw Malformed{"it is compressed", "unpack it with gunzip: pictures are compressed already"};
+      }
+    }
     require(file_size_ - at_ >= kTarBlock, "byte {}: it ends in the middle of a header", at_);
     TarHeader header;
     read_(at_, reinterpret_cast<char*>(&header), kTarBlock);
     static constexpr char kZeros[kTarBlock]{};
     if (std::memcmp(&header, kZeros, kTarBlock) == 0) return std::nullopt;
-    if (at_ == 0 && std::memcmp(&header, "\x1f\x8b", 2) == 0) {
-      throw Malformed{"it is compressed", "unpack it with gunzip: pictures are compressed already"};
-    }
     require(number(header.checksum, "checksum", at_) == tar_checksum(header),
             "byte {}: expected the header of a file, its checksum is wrong", at_);
     const uint64_t size = long_size != kUnknown ? long_size : number(header.size, "size", at_);

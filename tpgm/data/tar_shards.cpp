@@ -116,27 +116,38 @@ struct Collected {
   int64_t labelled = 0, total = 0;
 };
 
-// Class names in order, with the label of each text: numbers index into the list.
-std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels,
+// .cls and .json hold positions if all are numbers.
+bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
+  constexpr int64_t kMostClasses = 100'000;
+  int64_t number = 0;
+  if (!std::all_of(labels.begin(), labels.end(), [&](const auto& label) { return to_number(label, number); }))
+    return false;
+  for (const auto& label : labels) {
+    to_number(label, number);
+    TORCH_CHECK(number >= 0 && number < kMostClasses, "[read_tar_shards] '", first.string(),
+                "' and its neighbours have a label ", number, "; expected 0 to ", kMostClasses - 1);
+  }
+  return true;
+}
+
+// The number of each label; fills in `classes` where nobody has listed them.
+std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels, bool positions,
                                              std::vector<std::string>& classes, const fs::path& first) {
   std::map<std::string, int32_t> numbers;
-  int64_t largest = -1, number = 0;
-  const bool all_numbers = std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
-    const bool is = to_number(label, number);
-    if (is) largest = std::max(largest, number);
-    return is && number >= 0 && number < 1'000'000;
-  });
-  if (all_numbers) {
-    if (classes.empty()) {
-      for (int64_t i = 0; i <= largest; ++i) classes.push_back(std::to_string(i));
-    }
-    TORCH_CHECK(largest < static_cast<int64_t>(classes.size()), "[read_tar_shards] '", first.string(),
-                "' and its neighbours have a label ", largest, ", but their list of classes has ",
-                classes.size());
+  if (positions) {
+    int32_t count = 0;
     for (const auto& label : labels) {
+      int64_t number = 0;
       to_number(label, number);
       numbers[label] = static_cast<int32_t>(number);
+      count = std::max(count, numbers[label] + 1);
     }
+    if (classes.empty()) {
+      for (int32_t i = 0; i < count; ++i) classes.push_back(std::to_string(i));
+    }
+    TORCH_CHECK(count <= static_cast<int32_t>(classes.size()), "[read_tar_shards] '", first.string(),
+                "' and its neighbours have a label ", count - 1, ", but their list of classes has ",
+                classes.size());
     return numbers;
   }
   if (classes.empty()) {
@@ -153,6 +164,11 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
   return numbers;
 }
 
+// As in folders.
+bool is_hidden(const std::string& name) {
+  return name.starts_with('.') || name.find("/.") != std::string::npos || name.starts_with("__MACOSX/");
+}
+
 }  // namespace
 
 std::vector<ShardSample> index_shard(TarReader& tar) {
@@ -165,20 +181,17 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
   while (auto entry = tar.next()) {
     std::string name = std::move(entry->name);
     while (name.starts_with("./")) name.erase(0, 2);
+    while (name.starts_with('/')) name.erase(0, 1);
+    if (is_hidden(name)) continue;
     const size_t slash = name.rfind('/');
     const size_t base = slash == std::string::npos ? 0 : slash + 1;
-    if (name.compare(base, 1, ".") == 0) continue;  // hidden
     const std::string key = name.substr(0, name.find('.', base));
-    if (key != current.key) {
+    // A class folder may have img.1.jpg and img.2.jpg. Among labelled samples the second lacks a label.
+    if (key != current.key || (is_picture(name) && !current.picture.empty())) {
       flush();
       current.key = key;
     }
     if (is_picture(name)) {
-      if (!current.picture.empty()) {
-        throw Malformed{
-            fmt::format("'{}' and '{}' have the same key", printable(current.picture), printable(name)),
-            "a sample has one picture"};
-      }
       require(entry->size <= UINT32_MAX, "'{}' has {} bytes", printable(name), entry->size);
       current.picture = name;
       current.offset = entry->offset;
@@ -262,9 +275,12 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
     for (auto& [folder, entries] : all.parts) {
       const fs::path path(folder);
       for (auto& entry : entries) {
-        if (entry.sample.key.find('/') != std::string::npos) entry.sample.label = path.filename().string();
-        auto& part = parts[entry.sample.label.empty() ? folder : path.parent_path().string()];
-        part.push_back(std::move(entry));
+        std::string part = folder;
+        if (entry.sample.key.find('/') != std::string::npos) {
+          entry.sample.label = path.filename().string();
+          part = path.has_parent_path() ? path.parent_path().string() : part_of(shards[entry.shard]);
+        }
+        parts[part].push_back(std::move(entry));
       }
     }
     all.parts = std::move(parts);
@@ -280,7 +296,8 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
 
   std::vector<std::string> classes =
       all.labelled > 0 ? class_list_beside(shards.front()) : std::vector<std::string>{};
-  const auto numbers = class_numbers(all.labels, classes, shards.front());
+  const bool positions = all.labelled > 0 && are_positions(all.labels, shards.front());
+  const auto numbers = class_numbers(all.labels, positions, classes, shards.front());
   const auto paths = std::make_shared<const std::vector<fs::path>>(shards);
   std::vector<Samples> result;
   for (const auto& [part, entries] : all.parts) {
@@ -288,6 +305,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
     set_part(samples, part);
     samples.set_shards(paths);
     samples.classes = classes;
+    samples.numbered = positions;
     for (const auto& [sample, shard] : entries) {
       samples.add(sample.picture, sample.label.empty() ? -1 : numbers.at(sample.label),
                   {shard, static_cast<uint32_t>(sample.size), sample.offset});
