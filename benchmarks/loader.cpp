@@ -335,13 +335,14 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
     for (std::int64_t begin = 0; begin < options.images; begin += turn) {
       const std::int64_t end = std::min(begin + turn, options.images);
       const Subset subset = part_of(pictures, begin, end);
+      // Next to the turn they are compared with.
+      const View& view = all.front().view;
+      from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));
+      two_workers.add(our_turn(subset, view, 2, batch));
       for (auto& work : all) {
         work.ours.add(our_turn(subset, work.view, 1, batch));
         if (rival) work.theirs.add(rival->turn(work.rival, begin, end));
       }
-      const View& view = all.front().view;
-      from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));
-      two_workers.add(our_turn(subset, view, 2, batch));
       ++report.turns;
     }
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <thread>
 
@@ -47,7 +48,7 @@ void LoaderArguments::add_to(CLI::App& app) {
       ->check(parses(parse_on_bad_image));
   app.add_option("--max-pixels", max_pixels,
                  "Refuse pictures that claim more, before memory is taken for them")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--cache", cache, "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not")
       ->check(parses(cache_bytes));
 }
@@ -64,14 +65,27 @@ LoaderOptions LoaderArguments::options(c10::Device device) const {
 }
 
 std::string pictures_text(size_t count) {
-  return fmt::format("{} pictures", grouped(static_cast<int64_t>(count)));
+  return count == 1 ? "1 picture" : fmt::format("{} pictures", grouped(static_cast<int64_t>(count)));
 }
 
-std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names, Role role) {
+std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names) {
   if (names.empty()) return data.parts();
   std::vector<Dataset::Part> parts;
-  for (const auto& name : names) parts.push_back(data.part(name, role));
+  for (const auto& name : names) {
+    const size_t before = parts.size();
+    for (const auto& part : data.parts()) {
+      const bool taken = std::find(parts.begin(), parts.end(), part) != parts.end();
+      if (!taken && (part->title() == name || part->domain == name)) parts.push_back(part);
+    }
+    if (parts.size() == before) parts.push_back(data.part(name, Role::kTest));  // throws, with the nearest
+  }
   return parts;
+}
+
+size_t count_pictures(const std::vector<Dataset::Part>& parts) {
+  size_t count = 0;
+  for (const auto& part : parts) count += static_cast<size_t>(part->size());
+  return count;
 }
 
 void print_notes(const char* command, const Dataset& data) {

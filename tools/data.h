@@ -27,8 +27,9 @@ struct LoaderArguments {
 /// "1,234 pictures".
 std::string pictures_text(size_t count);
 
-/// The parts called `names`, in that order, or all if there are none.
-std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names, Role role);
+/// The parts called `names`, in that order, or all if there are none. A domain means all of its splits.
+std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names);
+size_t count_pictures(const std::vector<Dataset::Part>& parts);
 
 /// Says on stderr what was found and not taken.
 void print_notes(const char* command, const Dataset& data);

@@ -1,5 +1,6 @@
 // `tpgm data check`: what is in a data set, and what is wrong with it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -80,15 +81,56 @@ void print_problems(const Items& items, size_t most, const std::string& title, c
 void print_problems(const DatasetReport& report) {
   print_problems(
       report.unreadable, kMostShown,
-      fmt::format("{} cannot be read:", pictures_text(report.unreadable.size())),
-      [](const BadImage& bad) { return fmt::format("{}: {}", bad.place, printable(bad.reason, kMaxPath)); });
-  std::vector<Twins> apart, within;
-  for (const auto& twins : report.twins) (twins.apart ? apart : within).push_back(twins);
-  const auto text = [](const Twins& twins) { return fmt::format("{} = {}", twins.first, twins.second); };
+      fmt::format("{} cannot be read:", pictures_text(report.unreadable.size())), [](const BadImage& bad) {
+        return fmt::format("{}: {}", printable(bad.place, kMaxPath), printable(bad.reason, kMaxPath));
+      });
+  std::vector<Twins> apart, relabelled, within;
+  for (const auto& twins : report.twins) {
+    (twins.apart ? apart : twins.relabelled ? relabelled : within).push_back(twins);
+  }
+  const auto text = [](const Twins& twins) {
+    return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
+  };
   print_problems(apart, kMostShown, fmt::format("{} are in two parts:", pictures_text(apart.size())), text);
+  print_problems(
+      relabelled, kMostNoted,
+      fmt::format("{} are there with two labels (a note, not an error):", pictures_text(relabelled.size())),
+      text);
   print_problems(
       within, kMostNoted,
       fmt::format("{} are in one part twice (a note, not an error):", pictures_text(within.size())), text);
+}
+
+/// Labels that no picture of any part has, and that nobody named either: the labels are wrong.
+std::vector<std::string> unused_labels(const Dataset& data) {
+  std::vector<bool> seen(data.classes().size());
+  for (const auto& part : data.parts()) {
+    for (const auto label : part->labels()) {
+      if (label >= 0) seen[static_cast<size_t>(label)] = true;
+    }
+  }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
+  }
+  return missing;
+}
+
+void print_missing(const Dataset& data, const DatasetReport& report) {
+  std::vector<std::string> lines;
+  for (const auto& part : report.parts) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < part.per_class.size(); ++i) {
+      if (part.per_class[i] == 0) names.push_back(printable(data.classes()[i]));
+    }
+    if (names.empty() || names.size() == data.classes().size()) continue;
+    const size_t count = names.size();
+    if (count > kMostNoted) names.resize(kMostNoted);
+    lines.push_back(fmt::format("{} lacks {} of {} classes: {}{}", part.title, count, data.classes().size(),
+                                fmt::join(names, ", "), count > kMostNoted ? ", …" : ""));
+  }
+  print_problems(lines, kMostShown, "Not every class is in every part (a note, not an error):",
+                 [](const auto& line) { return line; });
 }
 
 nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report) {
@@ -97,6 +139,7 @@ nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report)
   Json json{{"data_dir", safe(data.where())}, {"fine", report.fine()},       {"classes", Json::array()},
             {"parts", Json::array()},         {"unreadable", Json::array()}, {"twins", Json::array()}};
   for (const auto& name : data.classes()) json["classes"].push_back(safe(name));
+  json["notes"] = data.notes();
   for (const auto& part : report.parts) {
     const auto range = [](const std::vector<int64_t>& sorted) {
       return sorted.empty() ? Json::array() : Json{sorted.front(), sorted[sorted.size() / 2], sorted.back()};
@@ -111,8 +154,10 @@ nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report)
   for (const auto& bad : report.unreadable)
     json["unreadable"].push_back({{"file", safe(bad.place)}, {"reason", safe(bad.reason)}});
   for (const auto& twins : report.twins) {
-    json["twins"].push_back(
-        {{"first", safe(twins.first)}, {"second", safe(twins.second)}, {"in_two_parts", twins.apart}});
+    json["twins"].push_back({{"first", safe(twins.first)},
+                             {"second", safe(twins.second)},
+                             {"in_two_parts", twins.apart},
+                             {"two_labels", twins.relabelled}});
   }
   return json;
 }
@@ -121,23 +166,30 @@ int check(const Arguments& args) {
   DatasetOptions options;
   if (!args.class_list.empty()) options.classes(load_class_list(args.class_list));
   const Dataset data(args.where, options);
-  const auto parts = parts_of(data, args.domains, Role::kTest);
-  size_t pictures = 0;
-  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
+  const auto parts = parts_of(data, args.domains);
+  const size_t pictures = count_pictures(parts);
   DatasetReport report;
   {
     Progress progress("tpgm data check", pictures, pictures_text);
     report = check_dataset(data, parts, args.max_pixels, progress.callback());
   }
+  const auto unused = unused_labels(data);
+  const bool fine = report.fine() && unused.empty();
   if (args.json) {
-    fmt::print("{}\n", as_json(data, report).dump(2));
+    auto json = as_json(data, report);
+    json["fine"] = fine;
+    json["unused_labels"] = unused;
+    fmt::print("{}\n", json.dump(2));
   } else {
     print_notes("data check", data);
     print(data, report, args.per_class);
+    print_missing(data, report);
     print_problems(report);
-    if (report.fine()) fmt::print("\nEvery picture can be read, and none is in two parts.\n");
+    print_problems(unused, kMostShown, "Labels that no picture has (do they count from 1?):",
+                   [](const auto& label) { return label; });
+    if (fine) fmt::print("\nEvery picture can be read, and none is in two parts.\n");
   }
-  return report.fine() ? 0 : 1;
+  return fine ? 0 : 1;
 }
 
 }  // namespace
@@ -148,16 +200,17 @@ Run configure_data_check(CLI::App& app) {
                  "A folder of class folders, of lists or of tars; a list; a tar, or a pattern such as "
                  "'train-{000..146}.tar'")
       ->required();
-  app.add_option("--domains", args->domains, "Only these parts: real,sketch or real/train; default: all")
+  app.add_option("--domains", args->domains,
+                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
       ->delimiter(',');
   app.add_option("--class-list", args->class_list,
                  "The classes in order, one a line, or a folder of class folders: others are an error; "
                  "default: as the data has them");
   app.add_flag("--per-class", args->per_class, "Count the pictures of each class in each part");
   app.add_option("--max-pixels", args->max_pixels, "A picture that claims more is unreadable")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_flag("--json", args->json, "For a program to read; lists every problem");
-  app.footer("Exit status 1 if a picture cannot be read, or is in two parts.");
+  app.footer("Exit status 1 if a picture cannot be read or is in two parts, or labels leave gaps.");
   return [args] { return check(*args); };
 }
 

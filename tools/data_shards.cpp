@@ -13,6 +13,7 @@ namespace {
 
 struct Arguments {
   std::string where, output, shard_size = "512MiB";
+  int64_t max_pixels = kMaxPixels;
   std::vector<std::string> domains;
 };
 
@@ -21,12 +22,12 @@ int shards(const Arguments& args) {
   if (shard_bytes < 1) throw UsageError("--shard-size must be at least 1 byte");
   const Dataset data(args.where);
   print_notes("data shards", data);
-  const auto parts = parts_of(data, args.domains, Role::kTrain);
-  size_t pictures = 0;
-  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
+  const auto parts = parts_of(data, args.domains);
+  const size_t pictures = count_pictures(parts);
   {
     Progress progress("tpgm data shards", pictures, pictures_text);
-    write_shards(data, parts, args.output, ShardOptions().shard_bytes(shard_bytes), progress.callback());
+    write_shards(data, parts, args.output,
+                 ShardOptions().shard_bytes(shard_bytes).max_pixels(args.max_pixels), progress.callback());
   }
   fmt::print("{}\n{} of {} classes in {} parts\n", args.output, pictures_text(pictures),
              data.classes().size(), parts.size());
@@ -40,10 +41,13 @@ Run configure_data_shards(CLI::App& app) {
   app.add_option("data_dir", args->where, "A data set, as 'tpgm data check' takes it")->required();
   app.add_option("-o,--output", args->output, "The folder to make: PART-000000.tar and on, and classes.txt")
       ->required();
-  app.add_option("--domains", args->domains, "Only these parts: real,sketch or real/train; default: all")
+  app.add_option("--domains", args->domains,
+                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
       ->delimiter(',');
   app.add_option("--shard-size", args->shard_size, "Begin a new tar at this size: 1GB, 512MiB")
       ->check(parses(parse_bytes));
+  app.add_option("--max-pixels", args->max_pixels, "A picture that claims more is an error")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   return [args] { return shards(*args); };
 }
 

@@ -10,9 +10,9 @@
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/data/check.h"
+#include "tpgm/data/class_list.h"
 #include "tpgm/data/image_list.h"
 #include "tpgm/data/split.h"
-#include "tpgm/io/file.h"
 #include "tpgm/io/folder.h"
 
 namespace tpgm::tools {
@@ -41,12 +41,10 @@ Dataset::Part part_to_split(const Dataset& data, const std::string& name) {
 // Files of the same content must not be in two sets, whatever their names.
 void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts, const Sets& sets) {
   std::unordered_map<std::string, std::string> set_of;
-  size_t pictures = 0;
   for (const auto& [name, subset] : sets) {
     for (const int64_t i : subset->indices) set_of.emplace(subset->samples->place(i), name);
   }
-  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
-  Progress progress("tpgm data split, comparing contents", pictures, pictures_text);
+  Progress progress("tpgm data split, comparing contents", count_pictures(parts), pictures_text);
   const auto report = check_dataset(data, parts, kMaxPixels, progress.callback());
   std::map<std::string, std::pair<std::string, std::string>>
       seen;  // first of its kind: a set, and a place in it
@@ -62,22 +60,38 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
   }
 }
 
-int split_data(const Arguments& args) {
+int split_data(Arguments args) {
   const Dataset data(args.where);
   print_notes(kCall, data);
   const auto part = part_to_split(data, args.train);
   TORCH_CHECK(part->in_files(), "[", kCall, "] '", args.where,
               "' lies in tars, and lists name files; unpack it, or split ",
               "the folders before packing them");
+  // What the data set has of its own stays as it is.
+  for (auto [name, share] :
+       {std::pair{"radius", &args.radius}, {"selection", &args.selection}, {"test", &args.test}}) {
+    if (*share == 0 || !data.find(part->domain, name)) continue;
+    say(fmt::format("tpgm {}: '{}' has a part for {}, which is kept; none is held out\n", kCall, data.where(),
+                    name));
+    *share = 0;
+  }
   const Split made = split(part, SplitOptions()
                                      .fraction(args.fraction)
                                      .radius(args.radius)
                                      .selection(args.selection)
                                      .test(args.test)
                                      .seed(args.seed));
-  Sets sets = {{"train", &made.train}, {"radius", &made.radius}, {"selection", &made.selection}};
-  if (args.test > 0) sets.emplace_back("test", &made.test);
-  const Sets written = sets;
+  Sets made_sets = {{"train", &made.train}};
+  const auto add = [&](const char* name, double share, const Subset& subset) {
+    if (share == 0) return;
+    TORCH_CHECK(subset.size() > 0, "[", kCall, "] nothing is left for --", name, " ", share, " of ",
+                made.train.size(), " pictures; raise it, or --fraction, or give 0 to do without");
+    made_sets.emplace_back(name, &subset);
+  };
+  add("radius", args.radius, made.radius);
+  add("selection", args.selection, made.selection);
+  add("test", args.test, made.test);
+  Sets sets = made_sets;
   std::vector<Dataset::Part> parts = {part};
   std::vector<Subset> others;  // which none of the pictures may be in
   others.reserve(data.parts().size());
@@ -90,20 +104,20 @@ int split_data(const Arguments& args) {
   if (args.content) check_content(data, parts, sets);
 
   AtomicFolder folder(args.output, kCall);
-  const std::string prefix = part->domain.empty() ? "" : part->domain + "_";
-  for (const auto& [name, subset] : written) {
-    if (subset->size() == 0) continue;
-    std::string file = fmt::format("{}{}.txt", prefix, name);
+  std::string summary;
+  const auto write = [&](const std::string& part_name, const Subset& subset) {
+    std::string file = part_name + ".txt";
     std::replace(file.begin(), file.end(), '/', '_');
-    write_image_list(*part, subset->indices, folder.partial() / file);
-    fmt::print("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
-               pictures_text(static_cast<size_t>(subset->size())));
-  }
-  AtomicFile classes(folder.partial() / "classes.txt", kCall);
-  const std::string text = fmt::format("{}\n", fmt::join(data.classes(), "\n"));
-  classes.write(text.data(), text.size());
-  classes.commit();
+    write_image_list(*subset.samples, subset.indices, folder.partial() / file);
+    summary += fmt::format("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
+                           pictures_text(static_cast<size_t>(subset.size())));
+  };
+  for (const auto& [name, subset] : made_sets)
+    write(part->domain.empty() ? name : part->domain + "/" + name, *subset);
+  for (const auto& other : others) write(other.samples->title(), other);
+  save_class_list(data.classes(), folder.partial() / "classes.txt");
   folder.commit();
+  fmt::print("{}", summary);
   return 0;
 }
 
@@ -113,14 +127,17 @@ Run configure_data_split(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("data_dir", args->where, "A data set, as 'tpgm data check' takes it")->required();
   app.add_option("-o,--output", args->output,
-                 "The folder to make: DOMAIN_train.txt, DOMAIN_radius.txt, …, and classes.txt")
+                 "The folder to make, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the "
+                 "other parts as they are, and classes.txt")
       ->required();
   app.add_option("--train", args->train, "The part to split, such as real; default: the only one");
   app.add_option("--fraction", args->fraction,
                  "Share of each class that is used at all; the paper's small setting is 0.1");
-  app.add_option("--radius", args->radius, "Share of those to learn radii on");
-  app.add_option("--selection", args->selection, "Share of those to choose checkpoints and settings by");
-  app.add_option("--test", args->test, "Share of those to test on, where there is no test data");
+  app.add_option("--radius", args->radius, "Share of those to learn radii on")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--selection", args->selection, "Share of those to choose checkpoints and settings by")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--test", args->test, "Share of those to test on, where there is no test data")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", args->seed, "Another seed, another split");
   app.add_flag("--content", args->content, "Compare contents too, not paths alone: reads every picture");
   app.footer(

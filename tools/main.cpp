@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 
@@ -40,6 +41,26 @@ std::string version() {
                      at::get_num_threads());
 }
 
+// What to say of the first word that should be a command, or a command of one, and is none.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* at = &app;
+  std::string command = "tpgm";
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    std::vector<std::string> names;
+    for (const auto* sub : at->get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(sub->get_name());
+    if (names.empty()) return "";
+    const auto nearest = tpgm::nearest(argv[i], names);
+    if (nearest != argv[i]) {
+      return fmt::format("tpgm: no command '{}'; did you mean '{}'? {} --help lists them\n",
+                         fmt::join(argv + 1, argv + i + 1, " "), nearest, command);
+    }
+    at = at->get_subcommand(argv[i]);
+    command += fmt::format(" {}", argv[i]);
+  }
+  return "";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,23 +81,18 @@ int main(int argc, char** argv) {
     fmt::print("{}", app.help());
     return 0;
   }
-  if (argc > 1 && argv[1][0] != '-') {
-    std::vector<std::string> names;
-    for (const auto& command : kCommands) {
-      names.emplace_back(command.name);
-    }
-    if (const auto nearest = tpgm::nearest(argv[1], names); nearest != argv[1]) {
-      tpgm::tools::say(fmt::format("tpgm: no command '{}'; did you mean '{}'? tpgm --help lists them\n",
-                                   argv[1], nearest));
-      return 2;
-    }
+  if (const auto complaint = unknown_command(app, argc, argv); !complaint.empty()) {
+    tpgm::tools::say(complaint);
+    return 2;
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    const auto chosen = app.get_subcommands();
-    const std::string command = chosen.empty() ? "tpgm" : "tpgm " + chosen.front()->get_name();
+    std::string command = "tpgm";
+    for (const CLI::App* at = &app; !at->get_subcommands().empty(); command += " " + at->get_name()) {
+      at = at->get_subcommands().front();
+    }
     tpgm::tools::say(fmt::format("{}: {}; see {} --help\n", command, error.what(), command));
     return 2;
   }

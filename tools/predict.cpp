@@ -13,10 +13,12 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/core/names.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/io/untrusted.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
@@ -31,10 +33,15 @@ struct Arguments {
   std::string classes = "all", decode = "exact", interpolation = "bicubic";
   std::vector<std::string> domains;
   std::vector<double> mean, std;
-  double crop_pct = 0;
+  std::optional<double> crop_pct;
   LoaderArguments loader;
   bool features = false, amp = false, json = false;
 };
+
+// A script that nobody gave a head is a classifier by itself.
+bool whole_script(const Arguments& args) {
+  return is_script(args.model) && args.head.empty() && args.checkpoint.empty() && !args.features;
+}
 
 /// What was computed of one part, in its order.
 struct Predictions {
@@ -45,6 +52,31 @@ struct Predictions {
   std::vector<int64_t> scored;     // over which; empty: all
   int64_t right = 0, labelled = 0;
 };
+
+// The head's classes by the names of the data's folders, which have underscores for spaces; nothing if none
+// of them is known.
+std::optional<std::vector<std::string>> head_classes_by_folder(const Dataset& data,
+                                                               std::vector<std::string> names) {
+  size_t known = 0;
+  const auto head_names = names;
+  std::string unknown;
+  for (const auto& folder : data.classes()) {
+    std::string name = folder;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    const auto found = std::find(head_names.begin(), head_names.end(), name);
+    if (found == head_names.end()) {
+      unknown = name;
+    } else {
+      names[static_cast<size_t>(found - head_names.begin())] = folder;
+      ++known;
+    }
+  }
+  if (known == 0) return std::nullopt;
+  TORCH_CHECK(known == data.classes().size(), "[predict] the head has no class '", printable(unknown),
+              "', and has others of the data; the nearest is '", printable(nearest(unknown, head_names)),
+              "'");
+  return names;
+}
 
 // The classes of the data in the order of the head's.
 Dataset open_data(const Arguments& args, int64_t head_classes) {
@@ -57,18 +89,11 @@ Dataset open_data(const Arguments& args, int64_t head_classes) {
   }
   Dataset data(args.where);
   if (args.features || data.classes().empty()) return data;
-  if (!args.head.empty()) {  // its classes have names: folders, with spaces for underscores
-    auto names = load_zero_shot(args.head).class_names;
-    for (const auto& folder : data.classes()) {
-      std::string name = folder;
-      std::replace(name.begin(), name.end(), '_', ' ');
-      const auto found = std::find(names.begin(), names.end(), name);
-      if (found != names.end()) *found = folder;
+  if (!args.head.empty()) {
+    if (auto names = head_classes_by_folder(data, load_zero_shot(args.head).class_names)) {
+      return Dataset(args.where, DatasetOptions().classes(*names));
     }
-    const bool all = std::all_of(data.classes().begin(), data.classes().end(), [&](const auto& folder) {
-      return std::find(names.begin(), names.end(), folder) != names.end();
-    });
-    if (all) return Dataset(args.where, DatasetOptions().classes(names));
+    say("tpgm predict: no folder is called as a class of the head is; they are matched by their order\n");
   }
   TORCH_CHECK(static_cast<int64_t>(data.classes().size()) == head_classes, "[predict] the head has ",
               head_classes, " classes, '", args.where, "' ", data.classes().size(),
@@ -95,9 +120,7 @@ class Predictor {
     const Family family = is_script(name) ? Family::kResNet : parse_model(name).family;
     const Normalization usual = normalization(family);
     view_.image_size(model_.backbone->image_size())
-        .crop_pct(args.crop_pct > 0 ? args.crop_pct
-                  : is_clip(family) ? 1
-                                    : 0.875)
+        .crop_pct(args.crop_pct.value_or(is_clip(family) ? 1 : 0.875))
         .decode(parse_decode(args.decode))
         .interpolation(parse_interpolation(args.interpolation));
     options_ = args.loader.options(device_)
@@ -119,7 +142,8 @@ class Predictor {
       std::optional<Autocast> autocast;
       if (args_.amp) autocast.emplace(device_.type());
       if (!batch->indices.empty()) {
-        const auto out = args_.features ? model_.features(batch->images) : model_.forward(batch->images);
+        const bool inside = args_.features || whole_script(args_);
+        const auto out = inside ? model_.features(batch->images) : model_.forward(batch->images);
         rows.push_back(out.to(at::kCPU, at::kFloat));
         labels.push_back(batch->labels.to(at::kCPU));
       }
@@ -127,13 +151,21 @@ class Predictor {
       progress.add(batch->indices.size());
     }
     for (const auto& bad : loader.skipped())
-      say(fmt::format("tpgm predict: skipped '{}': {}\n", bad.place, bad.reason));
+      say(fmt::format("tpgm predict: skipped '{}': {}\n", printable(bad.place, kMaxPath),
+                      printable(bad.reason, kMaxPath)));
     skipped += static_cast<int64_t>(loader.skipped().size());
-    TORCH_CHECK(!rows.empty(), "[predict] no picture of '", part->title(), "' could be read");
+    if (rows.empty()) return result;
     result.rows = at::cat(rows);
     result.labels = at::cat(labels);
     if (!args_.features) score(result);
     return result;
+  }
+
+  /// How pictures become what the model sees.
+  std::string view_text() const {
+    return fmt::format("{} pixels, crop_pct {:.4g}, {}, decode {}, mean {}, std {}", view_.image_size(),
+                       view_.crop_pct(), args_.interpolation, args_.decode, fmt::join(options_.mean(), " "),
+                       fmt::join(options_.std(), " "));
   }
 
   int64_t skipped = 0;
@@ -179,14 +211,20 @@ std::string class_text(const std::vector<std::string>& classes, int64_t label) {
                                                       : std::to_string(label);
 }
 
-void write_csv(AtomicFile& file, const Dataset& data, const std::vector<Predictions>& all, bool features) {
+// Keys of two shards may be the same.
+std::string place_text(const Samples& part, int64_t index) {
+  return part.in_files() ? std::string(part.name(index)) : part.place(index);
+}
+
+void write_csv(AtomicFile& file, const std::vector<std::string>& classes, const std::vector<Predictions>& all,
+               bool features) {
   std::string text = features ? "part,file,label\n" : "part,file,label,prediction\n";
   for (const auto& each : all) {
     for (size_t i = 0; i < each.indices.size(); ++i) {
-      text +=
-          fmt::format("{},{},{}", csv_field(each.part->title()), csv_field(each.part->name(each.indices[i])),
-                      class_text(data.classes(), each.part->label(each.indices[i])));
-      text += features ? "\n" : "," + class_text(data.classes(), each.predicted[i]) + "\n";
+      text += fmt::format("{},{},{}", csv_field(each.part->title()),
+                          csv_field(place_text(*each.part, each.indices[i])),
+                          class_text(classes, each.part->label(each.indices[i])));
+      text += features ? "\n" : "," + class_text(classes, each.predicted[i]) + "\n";
     }
   }
   file.write(text.data(), text.size());
@@ -198,12 +236,12 @@ double accuracy(const Predictions& each) {
 
 void print(const Arguments& args, const std::vector<Predictions>& all, int64_t skipped) {
   if (args.json) {
-    auto json = nlohmann::ordered_json{{"output", args.output},
-                                       {"csv", args.csv},
+    auto json = nlohmann::ordered_json{{"output", printable(args.output, kMaxPath)},
+                                       {"csv", printable(args.csv, kMaxPath)},
                                        {"skipped", skipped},
                                        {"parts", nlohmann::ordered_json::array()}};
     for (const auto& each : all) {
-      nlohmann::ordered_json part{{"name", each.part->title()}, {"pictures", each.indices.size()}};
+      nlohmann::ordered_json part{{"name", printable(each.part->title())}, {"pictures", each.indices.size()}};
       if (each.labelled > 0 && !args.features) {
         part["accuracy"] = accuracy(each);
         part["classes_scored"] =
@@ -215,10 +253,9 @@ void print(const Arguments& args, const std::vector<Predictions>& all, int64_t s
     fmt::print("{}\n", json.dump(2));
     return;
   }
-  fmt::print("{}\n{}\n", args.output, args.csv);
   for (const auto& each : all) {
-    fmt::print("{}: {}, {} {}", each.part->title(), pictures_text(each.indices.size()), each.rows.size(1),
-               args.features ? "features" : "logits");
+    fmt::print("{}: {}, {} {}", printable(each.part->title()), pictures_text(each.indices.size()),
+               each.rows.size(1), args.features ? "features" : "logits");
     if (each.labelled > 0 && !args.features) {
       fmt::print(", accuracy {:.2f} % over {} classes", accuracy(each),
                  each.scored.empty()
@@ -234,7 +271,7 @@ LoadedClassifier load(const Arguments& args) {
   LoadOptions options;
   if (!args.head.empty()) {
     options.head(Head::kZeroShot).head_file(args.head);
-  } else if (args.features) {
+  } else if (args.features || whole_script(args)) {
     options.head(Head::kFresh).classifier(ClassifierOptions().num_classes(1));  // which nobody asks
   }
   auto loaded = load_classifier(args.model, args.checkpoint, options);
@@ -247,21 +284,32 @@ int predict(Arguments args) {
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
+  if (std::filesystem::path(args.csv).lexically_normal() ==
+      std::filesystem::path(args.output).lexically_normal()) {
+    throw UsageError("--csv and --output are the same file");
+  }
+  if (args.features && args.classes == "subset")
+    throw UsageError("--classes subset scores logits; --features has none");
   AtomicFile(args.output, "predict");  // throws now, not after the work, if it could not be written
   AtomicFile csv(args.csv, "predict");
   const auto loaded = load(args);
-  const Dataset data = open_data(args, loaded.model->num_classes());
+  const int64_t outputs =
+      whole_script(args) ? loaded.model->backbone->num_features() : loaded.model->num_classes();
+  const Dataset data = open_data(args, outputs);
   print_notes("predict", data);
-  const auto parts = parts_of(data, args.domains, Role::kTest);
+  const auto parts = parts_of(data, args.domains);
 
-  size_t pictures = 0;
-  for (const auto& part : parts) pictures += static_cast<size_t>(part->size());
+  const size_t pictures = count_pictures(parts);
   Predictor predictor(args, loaded);
   std::vector<Predictions> all;
   {
     Progress progress("tpgm predict", pictures, pictures_text);
-    for (const auto& part : parts) all.push_back(predictor.run(part, progress));
+    for (const auto& part : parts) {
+      auto predictions = predictor.run(part, progress);
+      if (predictions.rows.defined()) all.push_back(std::move(predictions));
+    }
   }
+  TORCH_CHECK(!all.empty(), "[predict] no picture of '", args.where, "' could be read");
   std::vector<at::Tensor> rows, labels;
   for (const auto& each : all) {
     rows.push_back(each.rows);
@@ -270,13 +318,18 @@ int predict(Arguments args) {
   StateDict tensors("Tensor");
   tensors.insert(args.features ? "features" : "logits", at::cat(rows));
   tensors.insert("labels", at::cat(labels));
-  Metadata metadata = {{"tpgm.model", loaded.metadata.at("tpgm.model")}};
-  if (!data.classes().empty())
+  // Pictures without labels are still told apart by the head's names.
+  auto classes = data.classes();
+  if (classes.empty() && !args.head.empty()) classes = load_zero_shot(args.head).class_names;
+  Metadata metadata = {{"tpgm.model", loaded.metadata.at("tpgm.model")},
+                       {"tpgm.view", predictor.view_text()}};
+  if (!classes.empty())
     metadata["tpgm.classes"] =
-        nlohmann::json(data.classes()).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   save_safetensors(tensors, args.output, metadata);
-  write_csv(csv, data, all, args.features);
+  write_csv(csv, classes, all, args.features);
   csv.commit();
+  if (!args.json) fmt::print("{}\n{}\nseen as {}\n", args.output, args.csv, predictor.view_text());
   print(args, all, predictor.skipped);
   return 0;
 }
@@ -298,7 +351,8 @@ Run configure_predict(CLI::App& app) {
       ->required();
   app.add_option("--csv", args->csv,
                  "Part, file, label and prediction of each row; default: the output's name with .csv");
-  app.add_option("--domains", args->domains, "Only these parts: real,sketch or real/test; default: all")
+  app.add_option("--domains", args->domains,
+                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
       ->delimiter(',');
   app.add_flag("--features", args->features, "What the head sees, in place of logits; needs no head");
   app.add_option(
@@ -315,7 +369,7 @@ Run configure_predict(CLI::App& app) {
   app.add_option(
          "--crop-pct", args->crop_pct,
          "Part of the resized picture's shorter side that is kept; default: 1 for CLIP, 0.875 for others")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.01, 100.0));
   app.add_option("--mean", args->mean, "Of the pixels in 0..1; default: CLIP's or ImageNet's")
       ->delimiter(',');
   app.add_option("--std", args->std, "Of the pixels in 0..1; default: CLIP's or ImageNet's")->delimiter(',');

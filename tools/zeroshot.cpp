@@ -1,6 +1,7 @@
 // `tpgm zeroshot`: class names and templates through CLIP's text tower, into a head.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -8,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/data/dataset.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/weights.h"
@@ -34,6 +36,19 @@ Tokenizer tokenizer_for(const Arguments& args) {
   return Tokenizer(beside);
 }
 
+// A data set's classes are found as every other command finds them: below its domains and splits.
+std::vector<std::string> class_names_of(const std::string& where) {
+  if (!is_folder(where)) return load_class_names(where);
+  std::vector<std::string> names;
+  try {
+    names = Dataset(where).classes();
+  } catch (const c10::Error&) {  // folders may have names and no pictures yet
+  }
+  if (names.empty()) return load_class_names(where);
+  for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');
+  return names;
+}
+
 // A file of them, or one in place of a file.
 std::vector<std::string> templates_of(const std::string& text) {
   if (text.empty()) return {"a photo of a {}."};
@@ -53,7 +68,7 @@ void warn_of_twins(const std::vector<std::string>& names) {
 int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
   check_device("zeroshot", args.device);
-  const auto names = load_class_names(args.classnames);
+  const auto names = class_names_of(args.classnames);
   const auto templates = templates_of(args.templates);
   AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
@@ -94,8 +109,7 @@ Run configure_zeroshot(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("--checkpoint", args->checkpoint, "CLIP, both towers: a file or a folder, of any layout")
       ->required();
-  app.add_option("--classnames", args->classnames,
-                 "The classes: a file with one a line, JSON, or a data set's folder of class folders")
+  app.add_option("--classnames", args->classnames, "The classes: a file with one a line, JSON, or a data set")
       ->required();
   app.add_option("-o,--output", args->output, "The head to write: a .safetensors file")->required();
   app.add_option("--model", args->model,

@@ -2,8 +2,8 @@
 thread: loader.py SETTINGS.json
 
     files, image_size, batch_size, mean, std
-    go                         a FIFO. Each line of it is a turn: "train 0 128" for the files from 0 to 127; also "eval",
-                               which keeps 7/8 of the resized picture's shorter side, and "eval_whole", which keeps it all
+    go      a FIFO. Each line of it is a turn: "train 0 128" for the files from 0 to 127; "eval" keeps 7/8 of the
+            resized picture's shorter side, "eval_whole" all of it
 
 Prints a line of JSON: {"name": "torchvision 0.28.0, Pillow 13.0.0", "torch": ...} or {"error": "..."}; then one a turn,
 {"wall": seconds, "cpu": seconds}.

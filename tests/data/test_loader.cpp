@@ -235,7 +235,7 @@ TEST_F(LoaderTest, AnEpochCanBeginInTheMiddleWithoutReadingWhatWasBefore) {
 
 TEST_F(LoaderTest, StartsThatMakeNoSenseAreRefused) {
   Loader loader(pictures(), eval_options(), options());
-  EXPECT_FALSE(loader.next().has_value());  // nothing was started
+  EXPECT_HAS(error_of([&] { loader.next(); }), "call start() first");
   for (const auto& [number, first] :
        std::vector<std::pair<int64_t, int64_t>>{{-1, 0}, {0, -1}, {0, 7}, {1 << 24, 0}}) {
     EXPECT_HAS(error_of([&, number = number, first = first] { loader.start(number, first); }),

@@ -148,7 +148,8 @@ TEST_F(KnownLayouts, RelativesOfImageNetAreMatchedByName) {
     }
     expect_readable(data);
   }
-  EXPECT_EQ(open("imagenet-r").notes(), (Names{"1 other files were left out"}));  // its README
+  EXPECT_EQ(open("imagenet-r").notes(), (Names{"left out, as no pictures: 1, such as '" +
+                                               (root_ / "imagenet-r/README.txt").string() + "'"}));
   Names without = kImageNet;
   without[1] = "n01443538";
   EXPECT_HAS(error_of([&] { open("imagenet-r", without); }),
@@ -182,7 +183,7 @@ TEST_F(KnownLayouts, OfficeHome) {
 TEST_F(KnownLayouts, UnknownNamesGetTheNearest) {
   const auto data = open("domainnet");
   const auto error = error_of([&] { data.part("skecth", Role::kTrain); });
-  EXPECT_HAS(error, "has no 'skecth' to train on");
+  EXPECT_HAS(error, "has no 'skecth'; it has");
   EXPECT_HAS(error, "sketch/test, sketch/train");
   EXPECT_HAS(error, "Did you mean 'sketch'?");
   EXPECT_HAS(error_of([&] { data.part("real/tset", Role::kTest); }), "Did you mean 'real/test'?");
@@ -213,17 +214,41 @@ TEST_F(ImageFolder, PartsOfAllDepths) {
   EXPECT_EQ(labels_of(*data.part("sketch", Role::kTest)), (std::vector<int64_t>{2}));
 }
 
-TEST_F(ImageFolder, AClassHasAllThatIsBelowIt) {
-  write_picture(file("cat/1.jpg"), 1);
-  write_picture(file("cat/more/2.PNG"), 2);
-  write_picture(file("dog/x/2.JPEG"), 3);
-  write_picture(file("dog/1.jpeg"), 4);
-  const auto parts = read();
+TEST_F(ImageFolder, TheInnermostFoldersAreClasses) {
+  write_picture(file("montage.png"), 1);
+  write_picture(file("train/cat/1.jpg"), 2);
+  write_picture(file("train/dog/2.PNG"), 3);
+  write_picture(file("train/overview.JPEG"), 4);
+  std::vector<std::string> notes;
+  const auto parts = read_image_folder(folder_, &notes);
   ASSERT_EQ(parts.size(), 1u);
-  EXPECT_EQ(parts[0].title(), "");
-  EXPECT_EQ(Dataset(folder_.string()).titles(), (Names{folder_.filename().string()}));
-  EXPECT_EQ(parts[0].classes, (Names{"cat", "dog"}));
-  EXPECT_EQ(names_of(parts[0]), (Names{"cat/1.jpg", "cat/more/2.PNG", "dog/1.jpeg", "dog/x/2.JPEG"}));
+  EXPECT_EQ(parts[0].title(), "train");
+  EXPECT_EQ(names_of(parts[0]), (Names{"train/cat/1.jpg", "train/dog/2.PNG"}));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_HAS(notes[0], "left out, as they lie beside folders of pictures: 2, such as '");
+}
+
+TEST_F(ImageFolder, AClassWithoutPicturesIsAnError) {
+  write_picture(file("train/cat/1.jpg"), 1);
+  write_file(file("train/dog/notes.txt"), "none yet");
+  EXPECT_HAS(error_of([&] { read(); }), "train/dog' is among class folders and holds no picture");
+  test::remove_folder(file("train/dog"));
+  fs::create_directories(file("nothing/here"));  // among parts it is no class
+  EXPECT_EQ(read().size(), 1u);
+}
+
+TEST_F(ImageFolder, NumbersBesideNamesArePositions) {
+  for (const char* name : {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9", "nA", "nB"}) {
+    write_picture(file("val") / name / "1.jpg", 1);
+  }
+  write_picture(file("v2/10/1.jpg"), 2);
+  write_picture(file("v2/2/1.jpg"), 2);
+  for (const auto& options :
+       {DatasetOptions(), DatasetOptions().classes(Dataset(folder_.string()).classes())}) {
+    const Dataset data(folder_.string(), options);
+    EXPECT_EQ(data.classes().size(), 12u);
+    EXPECT_EQ(labels_of(*data.find("v2", "")), (std::vector<int64_t>{2, 10}));
+  }
 }
 
 TEST_F(ImageFolder, NumbersAreSortedByValueUnlessThereAreNames) {
@@ -243,14 +268,15 @@ TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
   write_file(file("cat/Thumbs.db"), "");
   write_file(file("cat/2.webp"), "");
   write_file(file("cat/3.webp"), "");
-  write_file(file("empty/readme.md"), "");
-  Unread unread;
-  const auto parts = read_image_folder(folder_, &unread);
+  write_file(file("readme.md"), "");
+  std::vector<std::string> notes;
+  const auto parts = read_image_folder(folder_, &notes);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(names_of(parts[0]), (Names{"cat/1.png"}));
-  EXPECT_EQ(unread, (Unread{{".webp", 2}, {".db", 1}, {".md", 1}}));
-  EXPECT_EQ(Dataset(folder_.string()).notes(),
-            (Names{"2 files .webp are not read; only JPEG and PNG are", "2 other files were left out"}));
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_HAS(notes[0], "only JPEG and PNG are: 2 .webp, such as '");
+  EXPECT_HAS(notes[1], "left out, as no pictures: 2, such as '");
+  EXPECT_EQ(Dataset(folder_.string()).notes(), notes);
 }
 
 TEST_F(ImageFolder, PicturesAloneHaveNoLabels) {
@@ -313,6 +339,24 @@ TEST_F(ImageFolder, AFileThatVanishesIsRefusedWhenItIsRead) {
   EXPECT_HAS(refusal_of([&] { part.read(1); }), "no regular file");
 }
 
+TEST_F(ImageFolder, AnArchiveThatWasLeftThereIsNotRead) {
+  write_picture(file("val/cat/1.jpg"), 1);
+  test::write_tar(file("ILSVRC2012_img_val.tar"), {{"ILSVRC2012_val_00000001.JPEG", "x"}});
+  const Dataset data(folder_.string());
+  EXPECT_EQ(data.titles(), Names{"val"});
+  EXPECT_HAS(data.notes().at(0),
+             "not read, as they have no labels: 1 tars, such as 'ILSVRC2012_img_val.tar'");
+  test::write_tar(file("train.tar"), {{"cat/2.jpg", "x"}});
+  EXPECT_HAS(Dataset(folder_.string()).notes().at(0), "beside them: 0 lists, 1 folders");
+}
+
+TEST_F(ImageFolder, APictureByItself) {
+  write_picture(file("cat/1.jpg"), 1);
+  const Dataset data(file("cat/1.jpg").string());
+  EXPECT_EQ(names_of(*data.parts()[0]), Names{"1.jpg"});
+  EXPECT_NO_THROW(data.parts()[0]->read(0));
+}
+
 TEST_F(ImageFolder, APipeIsNotWaitedFor) {
   fs::create_directories(file("cat"));
   ASSERT_EQ(::mkfifo(file("cat/1.jpg").c_str(), 0600), 0);
@@ -353,13 +397,13 @@ TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
   EXPECT_EQ(part.classes, (Names{odd}));
   EXPECT_EQ(part.read(0), read_bytes(folder_ / odd / name));
   const auto error = error_of([&] { Dataset(folder_.string(), DatasetOptions().classes({"cafe"})); });
-  EXPECT_HAS(error, "class 'caf?'");
+  EXPECT_HAS(error, "such as 'caf?'");
 }
 
 TEST_F(ImageFolder, NothingToReadIsAnErrorThatSaysWhatWasThere) {
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no picture (.jpg, .jpeg, .png) is below");
   write_file(file("cat/1.webp"), "");
-  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "1 files .webp are not read");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only JPEG and PNG are: 1 .webp");
   EXPECT_HAS(error_of([&] { Dataset(file("nowhere").string()); }), "there is no '");
 }
 
@@ -448,7 +492,7 @@ TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
   EXPECT_EQ(Dataset(file("lists").string()).titles(), (Names{"real/test"}));
   write_file(file("far/away/x.txt"), "real/cat/1.png 0\n");
   EXPECT_HAS(error_of([&] { read_image_list(file("far/away/x.txt")); }),
-             "its first picture, 'real/cat/1.png', is neither in its folder nor in the one above");
+             "its pictures, such as 'real/cat/1.png', are neither in its folder nor in the one above");
   write_file(file("far/away/y.txt"), file("real/cat/1.png").string() + " 0\n");
   EXPECT_EQ(read_image_list(file("far/away/y.txt")).read(0), read_bytes(file("real/cat/1.png")));
 }
@@ -516,7 +560,7 @@ TEST_F(ImageList, GivenClassesAreMatchedByNameOrElseByPosition) {
   };
   EXPECT_EQ(labels({"dog", "ant", "cat"}), (std::vector<int64_t>{2, 0}));
   EXPECT_EQ(labels({"Katze", "Hund", "Ameise"}), (std::vector<int64_t>{0, 1}));
-  EXPECT_HAS(error_of([&] { labels({"Katze"}); }), "more than the 1 it is matched with");
+  EXPECT_HAS(error_of([&] { labels({"Katze"}); }), "more than the 1 of the list it is matched with");
 }
 
 TEST_F(ImageList, IsWrittenWithAbsolutePaths) {
@@ -530,6 +574,29 @@ TEST_F(ImageList, IsWrittenWithAbsolutePaths) {
   EXPECT_EQ(list.place(1), file("data/cat one/1.png").string());
   EXPECT_EQ(list.read(0), part.read(1));
   EXPECT_EQ(list.classes, (Names{"cat one", "dog"}));
+}
+
+TEST_F(ImageList, WhatIsCalledOneMustBeOne) {
+  write_picture(file("cat/1.png"), 1);
+  write_file(file("real_test.txt"), "cat/1.png 0\n");
+  for (const char* text : {"", "path label\ncat/1.png 0\n", "cat/1.png\n"}) {
+    write_file(file("real_train.txt"), text);
+    EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "real_train.txt'");
+  }
+}
+
+TEST_F(ImageList, MustAgreeWithTheListOfClasses) {
+  write_picture(file("cat/1.png"), 1);
+  write_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  write_file(file("classes.txt"), "dog\ncat\n");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }),
+             "label 0 of 'train' is 'cat' by its folder and 'dog'");
+}
+
+TEST_F(ImageList, SomePicturesMayBeMissing) {
+  write_picture(file("cat/2.png"), 1);
+  write_file(file("train.txt"), "cat/1.png 0\ncat/2.png 0\n");
+  EXPECT_EQ(Dataset(folder_.string()).parts()[0]->size(), 2);
 }
 
 TEST_F(ImageList, MayBeginWithAByteOrderMark) {

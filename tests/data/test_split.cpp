@@ -135,6 +135,20 @@ TEST(Split, WhatTinyClassesAreGivenIsNotTakenFromLargeOnes) {
   EXPECT_NEAR(by_class(all.selection).back(), 10, 1);
 }
 
+TEST(Split, TheSeedChoosesWhichClassesGiveTheOddPicture) {
+  std::set<std::vector<int64_t>> radius;
+  int64_t both = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const auto made = split(pictures(std::vector<int64_t>(10, 4)), SplitOptions().seed(seed));
+    radius.insert(by_class(made.radius));
+    const auto first = by_class(made.radius), second = by_class(made.selection);
+    for (size_t i = 0; i < first.size(); ++i) both += first[i] > 0 && second[i] > 0 ? 1 : 0;
+  }
+  EXPECT_GE(radius.size(), 3u);
+  EXPECT_LT(both,
+            20 * 4);  // four classes of ten give one for the radii; not always the same four for selection
+}
+
 TEST(Split, PicturesWithoutLabelsAreSplitAsAClass) {
   auto samples = std::make_shared<Samples>();
   for (int i = 0; i < 50; ++i) samples->add(std::to_string(i), -1);
@@ -164,10 +178,10 @@ TEST(Disjoint, APictureInTwoPlacesIsNamed) {
       twice{samples, {6, 7, 6}};
   EXPECT_NO_THROW(check_disjoint({{"train", &one}, {"radius", &two}}));
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"radius", &two}, {"test", &three}}); }),
-             "'c0/1.png' is in train and in test");
-  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &twice}}); }), "'c0/3.png' is in train twice");
+             "/c0/1.png' is in train and in test");
+  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &twice}}); }), "/c0/3.png' is in train twice");
   const Subset elsewhere{pictures({2, 2}), {0}};  // another part with a file of the same place
-  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"test", &elsewhere}}); }), "'c0/0.png'");
+  EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"test", &elsewhere}}); }), "/c0/0.png'");
 }
 
 class Task : public test::Scratch {
@@ -270,7 +284,7 @@ TEST_F(Task, AFileInTwoListsIsNamed) {
 TEST_F(Task, NamesThatAreNotThereAndLabelsThatAreMissing) {
   make("photo", 3);
   EXPECT_HAS(error_of([&] { task("foto", {"photo"}); }), "Did you mean 'photo'?");
-  EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch' to test on");
+  EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch'; it has");
   test::remove_folder(file("photo"));
   write_file(file("1.png"), "");
   EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has pictures without a label");

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "tests/data/data_files.h"
+#include "tpgm/data/braces.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/data/tar_format.h"
 #include "tpgm/data/tar_reader.h"

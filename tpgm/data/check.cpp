@@ -66,7 +66,7 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
       }
     });
     PartReport& about = report.parts.emplace_back();
-    about.title = part->title();
+    about.title = printable(part->title());
     about.pictures = part->size();
     about.per_class.resize(data.classes().size());
     for (int64_t i = 0; i < part->size(); ++i) {
@@ -86,8 +86,9 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
       if (twin == alike.end()) {
         alike.push_back(here);
       } else {
-        report.twins.push_back(
-            {twin->samples->place(twin->index), part->place(i), twin->samples != part.get()});
+        report.twins.push_back({twin->samples->place(twin->index), part->place(i),
+                                twin->samples != part.get(),
+                                twin->samples->label(twin->index) != part->label(i)});
       }
     }
     std::sort(about.widths.begin(), about.widths.end());

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@ struct PartReport {
 struct Twins {
   std::string first, second;  ///< where they are
   bool apart = false;         ///< in two parts of the data set
+  bool relabelled = false;    ///< and with two labels
 };
 
 struct DatasetReport {

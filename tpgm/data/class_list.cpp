@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -17,12 +18,6 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool all_numbers(const std::vector<std::string>& names) {
-  return std::all_of(names.begin(), names.end(), [](const auto& name) {
-    return !name.empty() && name.size() < 8 && name.find_first_not_of("0123456789") == std::string::npos;
-  });
-}
 
 }  // namespace
 
@@ -43,15 +38,25 @@ std::vector<std::string> load_class_list(const fs::path& path) {
     return parts[0].classes;
   }
   const MappedFile file(path, "load_class_list");
-  std::istringstream lines{std::string(file.bytes())};
+  std::istringstream lines{std::string(without_byte_order_mark(file.bytes()))};
   for (std::string line; std::getline(lines, line);) {
-    if (names.empty() && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty()) names.push_back(line);
   }
   TORCH_CHECK(!names.empty(), "[load_class_list] '", path.string(), "' is empty; expected a class a line");
   check_different(names, "load_class_list", fmt::format("'{}'", path.string()));
   return names;
+}
+
+void save_class_list(const std::vector<std::string>& names, const fs::path& path) {
+  for (const auto& name : names) {
+    TORCH_CHECK(!name.empty() && name.find('\n') == std::string::npos,
+                "[save_class_list] a list cannot hold the class '", printable(name), "'");
+  }
+  AtomicFile file(path, "save_class_list");
+  const std::string text = fmt::format("{}\n", fmt::join(names, "\n"));
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 std::vector<std::string> class_list_beside(const fs::path& file) {
@@ -68,18 +73,26 @@ void match_classes(Samples& samples, const std::vector<std::string>& classes, co
   std::unordered_map<std::string, int32_t> positions;
   for (size_t i = 0; i < classes.size(); ++i) positions.emplace(classes[i], static_cast<int32_t>(i));
   const bool by_position = all_numbers(samples.classes) && !all_numbers(classes);
+  const bool any = std::any_of(samples.classes.begin(), samples.classes.end(),
+                               [&](const auto& name) { return positions.contains(name); });
+  TORCH_CHECK(by_position || any || samples.classes.empty(), "[", call, "] none of the ",
+              samples.classes.size(), " classes of '", printable(samples.title()), "', such as '",
+              printable(samples.classes.empty() ? "" : samples.classes.front()), "', is among the ",
+              classes.size(), " they are matched with, such as '",
+              printable(classes.empty() ? "" : classes.front()), "'; is it the right list?");
   std::vector<int32_t> labels;
   for (const auto& name : samples.classes) {
     if (by_position) {
       const auto position = std::stol(name);
       TORCH_CHECK(position < static_cast<int64_t>(classes.size()), "[", call, "] class ", position, " of '",
-                  samples.title(), "' is not one of ", classes.size(), " classes (they count from 0)");
+                  printable(samples.title()), "' is not one of ", classes.size(),
+                  " classes (they count from 0)");
       labels.push_back(static_cast<int32_t>(position));
     } else {
       const auto found = positions.find(name);
       TORCH_CHECK(found != positions.end(), "[", call, "] class '", printable(name), "' of '",
-                  samples.title(), "' is not one of the ", classes.size(), " classes; the nearest is '",
-                  printable(nearest(name, classes)), "'");
+                  printable(samples.title()), "' is not one of the ", classes.size(),
+                  " classes; the nearest is '", printable(nearest(name, classes)), "'");
       labels.push_back(found->second);
     }
   }

@@ -1,7 +1,6 @@
 // Class names in order, and how the classes of one data set are found among those of another.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,6 +11,9 @@ namespace tpgm {
 
 /// Names, one a line; of a folder, its class folders. Throws c10::Error.
 std::vector<std::string> load_class_list(const std::filesystem::path& path);
+
+/// What load_class_list reads.
+void save_class_list(const std::vector<std::string>& names, const std::filesystem::path& path);
 
 /// classes.txt or classnames.txt in the folder of `file`, or nothing.
 std::vector<std::string> class_list_beside(const std::filesystem::path& file);

@@ -6,11 +6,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "tpgm/core/names.h"
+#include "tpgm/data/braces.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/image_folder.h"
 #include "tpgm/data/image_list.h"
@@ -46,40 +47,55 @@ Found from_shards(const std::vector<fs::path>& shards) {
 
 Found from_folders(const fs::path& folder) {
   Found found;
-  Unread unread;
-  found.parts = read_image_folder(folder, &unread);
-  int64_t others = 0;
-  for (const auto& [ending, count] : unread) {
-    static const std::set<std::string> kPictures{".webp", ".bmp", ".gif",  ".tif", ".tiff",
-                                                 ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
-    std::string lower = ending;
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-    if (kPictures.contains(lower)) {
-      found.notes.push_back(fmt::format("{} files {} are not read; only JPEG and PNG are", count, ending));
-    } else {
-      others += count;
-    }
-  }
-  if (others > 0) found.notes.push_back(fmt::format("{} other files were left out", others));
+  found.parts = read_image_folder(folder, &found.notes);
   return found;
 }
 
 Found from_folder(const fs::path& folder) {
   std::vector<fs::path> tars, lists;
+  int64_t folders = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path& path = entry.path();
     const std::string name = path.filename().string();
     std::error_code ignored;
-    if (name.starts_with('.') || !entry.is_regular_file(ignored)) continue;
+    if (name.starts_with('.')) continue;
+    if (entry.is_directory(ignored)) ++folders;
+    if (!entry.is_regular_file(ignored)) continue;
     if (path.extension() == ".tar") tars.push_back(path);
     const bool is_class_list = name == "classes.txt" || name == "classnames.txt";
-    if (path.extension() == ".txt" && !is_class_list && is_image_list(path)) lists.push_back(path);
+    if (path.extension() != ".txt" || is_class_list) continue;
+    // What is called real_train.txt is meant to be a list, and is read to say what is wrong with it.
+    Samples named;
+    set_part_of_file(named, path.stem().string());
+    if (is_image_list(path) || !named.split.empty()) lists.push_back(path);
   }
   std::sort(tars.begin(), tars.end());
   std::sort(lists.begin(), lists.end());
-  if (!tars.empty()) return from_shards(tars);
-  return lists.empty() ? from_folders(folder) : from_lists(lists);
+  if (tars.empty()) return lists.empty() ? from_folders(folder) : from_lists(lists);
+  Found found = from_shards(tars);
+  if (lists.empty() && folders == 0) return found;
+  const std::string first = printable(tars.front().filename().string());
+  if (found.classes.empty() && folders > 0) {  // an archive that was left where it was unpacked
+    Found unpacked = lists.empty() ? from_folders(folder) : from_lists(lists);
+    unpacked.notes.insert(
+        unpacked.notes.begin(),
+        fmt::format("not read, as they have no labels: {} tars, such as '{}'", tars.size(), first));
+    return unpacked;
+  }
+  found.notes.push_back(
+      fmt::format("read are its tars ({}, such as '{}'), and not what is beside them: {} lists, {} folders",
+                  tars.size(), first, lists.size(), folders));
+  return found;
+}
+
+// A picture by itself.
+Found from_picture(const fs::path& file) {
+  Found found;
+  auto& part = found.parts.emplace_back();
+  part.domain = file.stem().string();
+  part.set_root(file.parent_path());
+  part.add(file.filename().string(), -1);
+  return found;
 }
 
 Found look(const std::string& where) {
@@ -93,6 +109,7 @@ Found look(const std::string& where) {
   } catch (const fs::filesystem_error& error) {
     TORCH_CHECK(false, "[Dataset] cannot read the folder '", where, "': ", error.code().message());
   }
+  if (is_picture(where)) return from_picture(where);
   const auto ending = fs::path(where).extension();
   return ending == ".tar" || ending == ".gz" || ending == ".tgz" ? from_shards({where}) : from_lists({where});
 }
@@ -106,7 +123,7 @@ std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
       if (i == classes.size()) classes.push_back(name);
       if (classes[i] == name || name == std::to_string(i)) continue;
       TORCH_CHECK(classes[i] == std::to_string(i), "[Dataset] class ", i, " is '", printable(classes[i]),
-                  "' in one list and '", printable(name), "' in '", part.title(),
+                  "' in one list and '", printable(name), "' in '", printable(part.title()),
                   "'; lists of one data set must agree");
       classes[i] = name;
     }
@@ -114,9 +131,15 @@ std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
   return classes;
 }
 
+// Numbers beside names are positions (match_classes), and no classes of their own.
 std::vector<std::string> join_names(const std::vector<Samples>& parts) {
   std::set<std::string> names;
-  for (const auto& part : parts) names.insert(part.classes.begin(), part.classes.end());
+  for (const auto& part : parts) {
+    if (!all_numbers(part.classes)) names.insert(part.classes.begin(), part.classes.end());
+  }
+  if (names.empty()) {
+    for (const auto& part : parts) names.insert(part.classes.begin(), part.classes.end());
+  }
   std::vector<std::string> classes(names.begin(), names.end());
   sort_classes(classes);
   return classes;
@@ -128,17 +151,32 @@ bool any_known(const Samples& part, const std::vector<std::string>& classes) {
                      [&](const auto& name) { return known.contains(name); });
 }
 
+// Folders and a list of classes beside them may both name a number.
+void check_names(const Samples& part, const std::vector<std::string>& classes) {
+  std::map<std::string, size_t> listed;
+  for (size_t i = 0; i < classes.size(); ++i) listed.emplace(classes[i], i);
+  for (size_t i = 0; i < std::min(part.classes.size(), classes.size()); ++i) {
+    const auto found = listed.find(part.classes[i]);
+    TORCH_CHECK(found == listed.end() || found->second == i, "[Dataset] label ", i, " of '",
+                printable(part.title()), "' is '", printable(part.classes[i]), "' by its folder and '",
+                printable(classes[i]), "' by the list of classes");
+  }
+}
+
 void use_positions(Samples& part, const std::vector<std::string>& classes) {
-  TORCH_CHECK(part.classes.size() <= classes.size(), "[Dataset] '", part.title(), "' has ",
-              part.classes.size(), " classes, more than the ", classes.size(), " it is matched with");
+  TORCH_CHECK(part.classes.size() <= classes.size(), "[Dataset] '", printable(part.title()), "' has ",
+              part.classes.size(), " classes, more than the ", classes.size(),
+              " of the list it is matched with");
   part.classes = classes;
 }
 
 // A folder has no name to be called by if it is the data set itself.
 void name_part(Samples& part, const std::string& where) {
   if (!part.title().empty()) return;
-  const fs::path path = fs::absolute(where).lexically_normal();
-  part.domain = (path.has_filename() ? path : path.parent_path()).filename().string();
+  fs::path path = fs::absolute(where).lexically_normal();
+  if (!path.has_filename() || path.extension() == ".tar")
+    path = path.parent_path();  // "folder/", "{00..09}.tar"
+  part.domain = path.filename().string();
 }
 
 }  // namespace
@@ -149,31 +187,30 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) : wher
               found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   notes_ = std::move(found.notes);
-  classes_ = !found.classes.empty() ? found.classes
-             : found.lists          ? join_positions(found.parts)
-                                    : join_names(found.parts);
+  const bool given = !options.classes().empty();
+  classes_ = given                    ? options.classes()
+             : !found.classes.empty() ? found.classes
+             : found.lists            ? join_positions(found.parts)
+                                      : join_names(found.parts);
+  check_different(classes_, "Dataset", given ? "the list of classes" : fmt::format("'{}'", where));
   std::set<std::string> titles;
   for (auto& part : found.parts) {
     name_part(part, where);
     TORCH_CHECK(titles.insert(part.title()).second, "[Dataset] '", where, "' has two parts that are both '",
                 printable(part.title()), "'");
-    if (found.lists) {
+    if (!given && found.lists) {
+      check_names(part, classes_);
+      use_positions(part, classes_);
+    } else if (given && part.numbered && !any_known(part, classes_)) {
+      if (!all_numbers(part.classes)) {
+        notes_.push_back(fmt::format(
+            "labels of '{}' are taken as positions in the list of classes, which has none of its names",
+            printable(part.title())));
+      }
       use_positions(part, classes_);
     } else {
       match_classes(part, classes_, "Dataset");
     }
-  }
-  if (!options.classes().empty()) {
-    check_different(options.classes(), "Dataset", "the list of classes");
-    for (auto& part : found.parts) {
-      // Numbers go by position only where no name says otherwise.
-      if (part.numbered && !any_known(part, options.classes())) {
-        use_positions(part, options.classes());
-      } else {
-        match_classes(part, options.classes(), "Dataset");
-      }
-    }
-    classes_ = options.classes();
   }
   for (auto& part : found.parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
 }
@@ -202,8 +239,7 @@ Dataset::Part Dataset::part(const std::string& name, Role role) const {
   for (const auto& part : parts_) {
     if (!part->domain.empty()) known.push_back(part->domain);
   }
-  TORCH_CHECK(false, "[Dataset] '", where_, "' has no '", name, "'",
-              role == Role::kTrain ? " to train on" : " to test on", "; it has ",
+  TORCH_CHECK(false, "[Dataset] '", where_, "' has no '", printable(name), "'; it has ",
               fmt::format("{}", fmt::join(titles(), ", ")), ". Did you mean '", nearest(name, known), "'?");
 }
 

@@ -25,8 +25,9 @@ class Dataset {
   using Part = std::shared_ptr<const Samples>;
 
   /// `where` is a folder of class folders (image_folder.h), of list files (image_list.h) or of tar shards
-  /// (tar_shards.h), one list or tar, or a pattern of tars ("train-{000..146}.tar"). In a folder tars come
-  /// before lists and lists before folders, since lists often lie beside the folders they choose from.
+  /// (tar_shards.h), one list, tar or picture, or a pattern of tars ("train-{000..146}.tar"). In a folder
+  /// labelled tars come before lists, and lists before folders, since lists often lie beside the folders they
+  /// choose from.
   ///
   /// Class lists of all parts are joined: names by name, sorted; numbers of list files are positions, and
   /// lists that give one number two names are an error, as is all else that cannot be read.

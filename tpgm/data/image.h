@@ -24,6 +24,11 @@ struct Image {
   const uint8_t* row(int64_t y) const { return pixels.data() + y * width * channels; }
 };
 
+/// As Pillow's convert("L") weighs red, green and blue.
+inline uint8_t grey(const uint8_t* rgb) {
+  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
+}
+
 /// A part of a picture, in pixels.
 struct Box {
   int64_t left = 0, top = 0, width = 0, height = 0;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -10,14 +9,16 @@
 
 namespace tpgm {
 
-/// What lies below a folder that is not read, for a note: endings with how many files, "webp" with 12.
-using Unread = std::map<std::string, int64_t>;
-
-/// A folder that holds pictures is a class, with all that is below it; the folders between it and `folder`
-/// name the part ("train", "real/train"). So folder/CLASS/x.jpg, folder/PART/CLASS/x.jpg and
+/// The innermost folders that hold pictures are classes; the folders between them and `folder` name the part
+/// ("train", "real/train"). So folder/CLASS/x.jpg, folder/PART/CLASS/x.jpg and
 /// folder/DOMAIN/SPLIT/CLASS/x.jpg are all read. Pictures in `folder` itself are one part without labels, if
 /// there is no class. Hidden files and folders are left out; links are followed. Each part has its own
 /// classes, sorted, and its pictures are in the order of their paths.
-std::vector<Samples> read_image_folder(const std::filesystem::path& folder, Unread* unread = nullptr);
+///
+/// `notes`: what was left out, for the user to read. Throws c10::Error for a folder that cannot be read, and
+/// for one among class folders that holds no picture: with or without it, the classes would be numbered
+/// otherwise.
+std::vector<Samples> read_image_folder(const std::filesystem::path& folder,
+                                       std::vector<std::string>* notes = nullptr);
 
 }  // namespace tpgm

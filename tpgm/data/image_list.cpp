@@ -15,8 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostClasses = 100'000;
-constexpr std::string_view kSpace = " \t\r", kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view kSpace = " \t\r";
 
 struct Line {
   std::string_view path;
@@ -66,10 +65,19 @@ std::vector<std::string> folder_names(const Samples& samples, size_t classes) {
   return different.size() == classes ? result : std::vector<std::string>{};
 }
 
+// Some may be missing.
+bool holds_any(const fs::path& root, const Samples& samples) {
+  for (int64_t i = 0; i < std::min<int64_t>(samples.size(), 100); ++i) {
+    std::error_code ignored;
+    if (fs::exists(root / samples.name(i), ignored)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Samples parse_image_list(std::string_view text, const fs::path& root) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   Samples samples;
   samples.numbered = true;
   samples.set_root(root);
@@ -102,13 +110,13 @@ Samples read_image_list(const fs::path& list) {
   try {
     fs::path root = list.parent_path();
     Samples samples = parse_image_list(file.bytes(), root);
-    std::error_code ignored;
-    const fs::path first = samples.name(0), above = fs::absolute(list, ignored).parent_path().parent_path();
-    if (!fs::exists(root / first, ignored)) {
-      if (!fs::exists(above / first, ignored)) {
-        throw Malformed{fmt::format("its first picture, '{}', is neither in its folder nor in the one above",
-                                    printable(first.string(), kMaxPath)),
-                        "paths are relative to the list's folder"};
+    const fs::path above = fs::absolute(list).parent_path().parent_path();
+    if (!holds_any(root, samples)) {
+      if (!holds_any(above, samples)) {
+        throw Malformed{
+            fmt::format("its pictures, such as '{}', are neither in its folder nor in the one above",
+                        printable(samples.name(0), kMaxPath)),
+            "paths are relative to the list's folder"};
       }
       samples.set_root(above);
     }
@@ -140,8 +148,7 @@ bool is_image_list(const fs::path& file) {
   std::string text(kMaxPath + 64, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(stream.gcount()));
-  std::string_view first(text);
-  if (first.starts_with(kByteOrderMark)) first.remove_prefix(kByteOrderMark.size());
+  const std::string_view first = without_byte_order_mark(text);
   const Line line = parse_line(first.substr(0, first.find('\n')));
   return line.label >= 0 && is_picture(line.path);  // "Version 2" is none
 }

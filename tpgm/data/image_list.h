@@ -11,8 +11,8 @@ namespace tpgm {
 
 /// Labels are numbers from 0. A class is named after the folder its pictures lie in, if each label has one
 /// folder and each folder one label, and otherwise after its number. Paths may hold spaces; they are relative
-/// to the list's folder, or to the folder above it, where the first picture is. A million lines take a
-/// fraction of a second: no picture but the first is looked for.
+/// to the list's folder, or to the folder above it, where one of the first hundred
+/// pictures is. A million lines take a fraction of a second: no other picture is looked for.
 Samples read_image_list(const std::filesystem::path& list);
 
 /// The lines of a list; `root` is what its paths are relative to. Throws Malformed.

@@ -37,9 +37,6 @@ uint8_t blend(int from, int to, float factor) {
 }
 
 /// ITU-R 601, in 16 bits after the point.
-int grey(const uint8_t* pixel) {
-  return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16;
-}
 
 template <class Value>
 Table table_of(Value&& value) {

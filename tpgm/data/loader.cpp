@@ -1,7 +1,7 @@
 // Threads that fill batches, and the way of batches to their device.
 #include "tpgm/data/loader.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/Parallel.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -10,14 +10,17 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "tpgm/data/loader_memory.h"
 #include "tpgm/io/untrusted.h"
 
 namespace tpgm {
@@ -48,10 +51,6 @@ LoaderOptions for_channels(LoaderOptions options) {
   return options;
 }
 
-uint8_t grey(const uint8_t* rgb) {  // Pillow's weights
-  return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
-}
-
 // `to(position, channel, byte)` for every byte that the model sees.
 template <typename To>
 void each_byte(const Image& image, int64_t channels, const To& to) {
@@ -65,66 +64,6 @@ void each_byte(const Image& image, int64_t channels, const To& to) {
     }
   }
 }
-
-/// Decoded pictures within a limit of bytes.
-class Cache {
- public:
-  Cache(int64_t limit, int64_t pictures)
-      : limit_(limit), images_(limit > 0 ? static_cast<size_t>(pictures) : 0) {}
-
-  bool enabled() const { return limit_ > 0; }
-  std::shared_ptr<const Image> get(int64_t i) {
-    const std::lock_guard lock(mutex_);
-    return images_[static_cast<size_t>(i)];
-  }
-  void put(int64_t i, const std::shared_ptr<const Image>& image) {
-    const std::lock_guard lock(mutex_);
-    const auto bytes = static_cast<int64_t>(image->pixels.size());
-    if (images_[static_cast<size_t>(i)] || used_ + bytes > limit_) return;
-    used_ += bytes;
-    images_[static_cast<size_t>(i)] = image;
-  }
-
- private:
-  int64_t limit_, used_ = 0;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<const Image>> images_;
-};
-
-/// Memory for the pictures of a batch, used again once nobody looks at it any more.
-class Buffers {
- public:
-  Buffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
-      : shape_(shape.vec()), options_(options), most_(most) {}
-
-  at::Tensor take() {
-    for (auto& each : buffers_) {
-      const bool free = each.tensor.use_count() == 1 && each.tensor.storage().use_count() == 1;
-      if (free && (!each.copied || each.copied->query())) {
-        each.copied.reset();
-        return each.tensor;
-      }
-    }
-    if (buffers_.size() == most_) buffers_.pop_front();  // somebody keeps what he got
-    return buffers_.emplace_back(Buffer{at::empty(shape_, options_), {}}).tensor;
-  }
-  /// The device reads it until `copied`.
-  void in_use(const at::Tensor& tensor, std::shared_ptr<c10::Event> copied) {
-    for (auto& each : buffers_) {
-      if (each.tensor.is_alias_of(tensor)) each.copied = copied;
-    }
-  }
-
- private:
-  struct Buffer {
-    at::Tensor tensor;
-    std::shared_ptr<c10::Event> copied;
-  };
-  std::vector<int64_t> shape_;
-  at::TensorOptions options_;
-  size_t most_;
-  std::deque<Buffer> buffers_;
-};
 
 }  // namespace
 
@@ -160,17 +99,16 @@ class Loader::Impl {
       full_ = at::tensor(255.0f).to(options_.device());
     }
     slots_.resize(static_cast<size_t>(options_.queue()));
-    for (int64_t i = 0; i < options_.workers(); ++i) workers_.emplace_back([this] { work(); });
+    try {
+      for (int64_t i = 0; i < options_.workers(); ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      stop();
+      TORCH_CHECK(false, "[Loader] cannot start ", options_.workers(), " threads (", error.what(),
+                  "); ask for fewer, with -j");
+    }
   }
 
-  ~Impl() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    work_.notify_all();
-    for (auto& worker : workers_) worker.join();
-  }
+  ~Impl() { stop(); }
 
   int64_t batches() const {
     const int64_t count = subset_.size(), size = options_.batch_size();
@@ -182,6 +120,7 @@ class Loader::Impl {
                 "[Loader] cannot start at batch ", first_batch, " of epoch ", epoch, ": an epoch has ",
                 batches(), " batches");
     end_epoch();
+    started_ = true;
     order_ = subset_.indices;
     if (options_.shuffle())
       Random(options_.seed(), static_cast<uint64_t>(epoch), 0, kShuffle).shuffle(order_);
@@ -197,13 +136,17 @@ class Loader::Impl {
   }
 
   std::optional<Batch> next() {
-    if (on_cpu()) return take(/*wait=*/true);
+    TORCH_CHECK(started_, "[Loader] call start() first, which says where an epoch begins");
+    if (on_cpu()) return ending_at_an_error([&] { return take(/*wait=*/true); });
     // The copy of one batch is under way while the device works on the one before.
     while (ahead_.size() < 2 && !error_ahead_) {
       try {
-        auto batch = take(/*wait=*/ahead_.empty());
-        if (!batch) break;
-        ahead_.push_back(send(*std::move(batch)));
+        auto sent = ending_at_an_error([&]() -> std::optional<Sent> {
+          auto batch = take(/*wait=*/ahead_.empty());
+          return batch ? std::optional(send(*std::move(batch))) : std::nullopt;
+        });
+        if (!sent) break;
+        ahead_.push_back(*std::move(sent));
       } catch (...) {
         error_ahead_ = std::current_exception();
       }
@@ -238,6 +181,15 @@ class Loader::Impl {
 
   bool on_cpu() const { return options_.device().is_cpu(); }
 
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_all();
+    for (auto& worker : workers_) worker.join();
+  }
+
   void check() const {
     TORCH_CHECK(subset_.samples && subset_.size() > 0, "[Loader] there are no pictures to load");
     TORCH_CHECK(options_.batch_size() > 0 && options_.workers() > 0 && options_.queue() > 0,
@@ -249,7 +201,26 @@ class Loader::Impl {
                 " must not be negative, max_pixels ", options_.max_pixels(), " at least 1");
     TORCH_CHECK(batches() > 0, "[Loader] drop_last leaves nothing of ", subset_.size(),
                 " pictures in batches of ", options_.batch_size());
+    for (int c = 0; c < 3; ++c) {
+      TORCH_CHECK(
+          std::isfinite(options_.mean()[c]) && std::isfinite(options_.std()[c]) && options_.std()[c] > 0,
+          "[Loader] mean ", options_.mean()[c], " and std ", options_.std()[c],
+          " of a channel: both must be finite, std above 0");
+    }
     TORCH_CHECK(size_ > 0, "[Loader] image_size ", size_, " must be at least 1");
+  }
+
+  // What `make` returns. If it throws the epoch is over: a caller that goes on must not miss a batch
+  // unnoticed.
+  template <typename Make>
+  auto ending_at_an_error(const Make& make) -> decltype(make()) {
+    try {
+      return make();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      end_ = open_ = next_;
+      throw;
+    }
   }
 
   // Both with mutex_ held.
@@ -267,7 +238,8 @@ class Loader::Impl {
   }
 
   void work() {
-    omp_set_num_threads(1);  // of this thread: LibTorch must not make threads of its own for every picture
+    at::get_num_threads();   // LibTorch sets OpenMP's number, for this thread, when it is first asked
+    omp_set_num_threads(1);  // and must not make threads of its own for every picture
     std::unique_lock lock(mutex_);
     while (true) {
       work_.wait(lock, [&] { return stop_ || taken_ < open_; });
@@ -341,14 +313,11 @@ class Loader::Impl {
     Slot& done = slot(next_);
     if (!wait && done.left > 0) return std::nullopt;
     ready_.wait(lock, [&] { return done.left == 0; });
-    if (done.error) {
-      end_ = open_ = next_;
-      std::rethrow_exception(done.error);
-    }
     Batch batch;
     std::vector<int64_t> good, labels;
     for (size_t i = 0; i < done.indices.size(); ++i) {
       const int64_t index = done.indices[i];
+      if (done.error && i == done.error_position) std::rethrow_exception(done.error);
       if (!done.reasons[i].empty()) {
         remember({index, subset_.samples->place(index), std::move(done.reasons[i])});
         continue;
@@ -371,7 +340,6 @@ class Loader::Impl {
 
   void remember(BadImage bad) {
     if (options_.on_bad_image() == OnBadImage::kError) {
-      end_ = open_ = next_;
       TORCH_CHECK(false, "[Loader] '", printable(bad.place, kMaxPath), "': ", printable(bad.reason, kMaxPath),
                   " (to go on without such pictures: --on-bad-image skip)");
     }
@@ -408,6 +376,7 @@ class Loader::Impl {
   Table table_;
   Cache cache_;
   Buffers buffers_;
+  bool started_ = false;
   std::vector<int64_t> order_;
   at::Tensor mean_, std_, full_;
   std::optional<c10::Stream> copies_;

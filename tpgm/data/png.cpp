@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "tpgm/data/picture_format.h"
@@ -21,7 +22,8 @@ class Reader {
       : left_(encoded),
         png_(png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, failed,
                                     [](png_structp, png_const_charp) {})),
-        info_(png_create_info_struct(png_)) {
+        info_(png_ != nullptr ? png_create_info_struct(png_) : nullptr) {
+    if (info_ == nullptr) throw std::bad_alloc();
     png_set_read_fn(png_, this, [](png_structp png, png_bytep to, size_t size) {
       auto& left = static_cast<Reader*>(png_get_io_ptr(png))->left_;
       require(size <= left.size(), "it ends early");

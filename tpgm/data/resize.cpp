@@ -1,8 +1,6 @@
 // LibTorch's antialiased resizing of bytes.
 #include "tpgm/data/resize.h"
 
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <ATen/ops/_upsample_bilinear2d_aa.h>
 #include <ATen/ops/from_blob.h>

@@ -14,7 +14,7 @@ Interpolation parse_interpolation(const std::string& text);
 
 /// With antialiasing: within one grey level of Pillow's Image.resize, as long as that works on rows first.
 /// Version 13 takes the columns first where that is less work, and then rounds otherwise: a fifth of the
-/// values differ by one level, a few by up to four.
+/// values differ by one level, a few by several.
 Image resize(const Image& image, int64_t width, int64_t height, Interpolation interpolation);
 
 }  // namespace tpgm

@@ -24,11 +24,6 @@ bool is_split(std::string_view word) {
   return std::find(kSplits.begin(), kSplits.end(), word) != kSplits.end();
 }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.size() < 10 &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
 constexpr size_t kLargestFile = 1 << 30;
 
 struct Descriptor {
@@ -142,8 +137,15 @@ bool is_picture(std::string_view name) {
   return ending == "jpg" || ending == "jpeg" || ending == "png";
 }
 
+bool all_numbers(const std::vector<std::string>& names) {
+  return std::all_of(names.begin(), names.end(), [](const auto& name) {
+    const bool digits = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+    return digits && name.size() < 10 && std::stol(name) < kMostClasses;
+  });
+}
+
 void sort_classes(std::vector<std::string>& names) {
-  if (std::all_of(names.begin(), names.end(), is_number)) {
+  if (all_numbers(names)) {
     std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
       return std::pair(std::stol(a), a) < std::pair(std::stol(b), b);
     });

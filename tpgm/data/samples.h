@@ -71,6 +71,11 @@ void set_part_of_file(Samples& samples, const std::string& stem);
 /// A name to open a picture by: .jpg, .jpeg or .png, in any case.
 bool is_picture(std::string_view name);
 
+inline constexpr int64_t kMostClasses = 100'000;
+
+/// Whether all are numbers below kMostClasses, or empty.
+bool all_numbers(const std::vector<std::string>& names);
+
 /// Numbers by value if all are numbers, else by bytes: the order of class folders.
 void sort_classes(std::vector<std::string>& names);
 

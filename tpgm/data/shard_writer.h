@@ -6,14 +6,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
-#include "tpgm/data/split.h"
+#include "tpgm/data/dataset.h"
+#include "tpgm/data/picture.h"
 
 namespace tpgm {
 
 struct ShardOptions {
   /// A new shard is begun when one has this many bytes.
   TORCH_ARG(int64_t, shard_bytes) = 512 << 20;
+  TORCH_ARG(int64_t, max_pixels) = kMaxPixels;
 };
 
 /// Writes `folder`/PART-000000.tar and on, with NUMBER_NAME.jpg (or .png) and NUMBER_NAME.cls for every

@@ -19,19 +19,23 @@ constexpr uint64_t kPurpose = 0x5b117;  // of the random stream
 
 bool is_share(double value) { return value >= 0 && value < 1; }
 
-// Shares of numbers that come one after another: the sum is rounded, not each. What a class must have in any
-// case is not set off against the next.
+// Shares of numbers that come one after another: the sum is rounded, not each, from a random start, so that
+// which class gets the odd picture is the seed's choice. What a class must have in any case is not set off
+// against the next.
 class Share {
  public:
-  explicit Share(double share) : share_(share) {}
+  Share(double share, uint64_t seed, uint64_t kind)
+      : share_(share), sum_(Random(seed, 1, kind, kPurpose).uniform()) {}
   int64_t of(int64_t count) {
     const double before = sum_;
     sum_ += share_ * static_cast<double>(count);
-    return static_cast<int64_t>(std::floor(sum_ + 0.5) - std::floor(before + 0.5));
+    return static_cast<int64_t>(std::floor(sum_ + kRounding) - std::floor(before + kRounding));
   }
 
  private:
-  double share_, sum_ = 0;
+  static constexpr double kRounding = 1e-9;  // a tenth ten times is one
+
+  double share_, sum_;
 };
 
 }  // namespace
@@ -58,9 +62,11 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
   }
 
   Split result;
-  Share shares[] = {Share(options.radius()), Share(options.selection()), Share(options.test())};
+  const uint64_t seed = options.seed();
+  Share shares[] = {Share(options.radius(), seed, 0), Share(options.selection(), seed, 1),
+                    Share(options.test(), seed, 2)};
   Subset* held[] = {&result.radius, &result.selection, &result.test};
-  Share used(options.fraction());
+  Share used(options.fraction(), seed, 3);
   for (size_t label = 0; label < by_class.size(); ++label) {
     auto& pictures = by_class[label];
     if (pictures.empty()) continue;
@@ -83,12 +89,17 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
 }
 
 void check_disjoint(const std::vector<std::pair<std::string, const Subset*>>& subsets) {
+  const std::string here = std::filesystem::current_path().string() + "/";
   std::unordered_map<std::string, size_t> seen;
   for (size_t which = 0; which < subsets.size(); ++which) {
     for (const int64_t i : subsets[which].second->indices) {
-      std::string place = subsets[which].second->samples->place(i);
-      const bool plain = place.find("/.") == std::string::npos && place.find("//") == std::string::npos;
-      if (!plain) place = std::filesystem::path(place).lexically_normal().string();
+      const Samples& samples = *subsets[which].second->samples;
+      std::string place = samples.place(i);
+      if (samples.in_files()) {
+        if (!place.starts_with('/')) place = here + place;
+        const bool plain = place.find("/.") == std::string::npos && place.find("//") == std::string::npos;
+        if (!plain) place = std::filesystem::path(place).lexically_normal().string();
+      }
       const auto [at, fresh] = seen.emplace(std::move(place), which);
       TORCH_CHECK(fresh, "[check_disjoint] '", printable(at->first, kMaxPath), "' is in ",
                   subsets[at->second].first,
@@ -111,8 +122,16 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   SplitOptions shares = options;
   if (own_radius) shares.radius(0);
   if (own_selection) shares.selection(0);
+  // The training domain is tested on a part that is held out of it, unless it has one.
+  const auto test_part = [&](const std::string& name) {
+    const bool own = name == train || name == source->domain;
+    for (const char* split : {"test", "val", "validation"}) {
+      if (const auto part = data.find(source->domain, split); own && part) return part;
+    }
+    return own ? source : data.part(name, Role::kTest);
+  };
   bool tests_itself = false;
-  for (const auto& name : tests) tests_itself |= data.part(name, Role::kTest) == source;
+  for (const auto& name : tests) tests_itself |= test_part(name) == source;
   if (!tests_itself) {
     shares.test(0);
   } else if (shares.test() == 0) {
@@ -131,7 +150,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   say("radius", task.radius, shares.radius());
   say("selection", task.selection, shares.selection());
   for (const auto& name : tests) {
-    const auto part = data.part(name, Role::kTest);
+    const auto part = test_part(name);
     task.tests.emplace_back(name, part == source ? made.test : all_of(part));
     say("test", task.tests.back().second, part == source ? shares.test() : 0);
   }

@@ -4,7 +4,6 @@
 #include <torch/arg.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -44,7 +43,7 @@ Split split(const Dataset::Part& samples, const SplitOptions& options);
 struct TaskData {
   Subset train, radius, selection;
   std::vector<std::pair<std::string, Subset>> tests;  // by the names they were asked for by
-  /// How each came about, for the log: "radius: 10 % of real/train, 12,065 pictures".
+  /// How each came about, for the log: "radius: 10 % held out of real/train, 12065 pictures".
   std::vector<std::string> notes;
 };
 

@@ -2,19 +2,17 @@
 #include "tpgm/data/tar_shards.h"
 
 #include <c10/util/Exception.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "tpgm/data/class_list.h"
+#include "tpgm/io/file.h"
 #include "tpgm/io/untrusted.h"
 
 namespace tpgm {
@@ -38,7 +36,12 @@ std::string json_label(const std::string& text, const std::string& name) {
     for (const char* key : {"label", "cls", "class"}) {
       const auto found = json.find(key);
       if (found == json.end()) continue;
-      if (found->is_number_integer()) return std::to_string(found->get<int64_t>());
+      if (found->is_number()) {
+        const auto number = found->get<double>();
+        require(std::abs(number) < 1e9 && number == std::floor(number), "'{}' has a label {}",
+                printable(name), number);
+        return std::to_string(static_cast<int64_t>(number));
+      }
       if (found->is_string()) return trimmed(found->get<std::string>());
     }
   } catch (const nlohmann::json::exception& error) {
@@ -49,53 +52,12 @@ std::string json_label(const std::string& text, const std::string& name) {
   return "";  // captions and the like
 }
 
-/// A shard's bytes by position, through a window: headers lie close together.
-class ShardFile {
- public:
-  explicit ShardFile(const fs::path& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0)
-      throw Malformed{std::strerror(errno), "can it be read?"};
-    size_ = static_cast<uint64_t>(status.st_size);
-  }
-  ~ShardFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  ShardFile(const ShardFile&) = delete;
-  ShardFile& operator=(const ShardFile&) = delete;
-
-  uint64_t size() const { return size_; }
-  void read(uint64_t offset, char* to, size_t size) {
-    if (offset < begin_ || offset + size > begin_ + window_.size()) {
-      begin_ = offset;
-      window_.resize(std::max<size_t>(size, std::min<uint64_t>(kWindow, size_ - offset)));
-      for (size_t done = 0; done < window_.size();) {
-        const ssize_t count = ::pread(descriptor_, window_.data() + done, window_.size() - done,
-                                      static_cast<off_t>(offset + done));
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0) throw Malformed{std::strerror(errno), "can it be read?"};
-        require(count > 0, "it ends early");
-        done += static_cast<size_t>(count);
-      }
-    }
-    std::memcpy(to, window_.data() + (offset - begin_), size);
-  }
-
- private:
-  static constexpr uint64_t kWindow = 16 << 10;
-
-  int descriptor_;
-  uint64_t size_ = 0, begin_ = 0;
-  std::string window_;
-};
-
 // "real/train" of real_train-000004.tar.
 std::string part_of(const fs::path& shard) {
   std::string stem = shard.stem().string();
-  const size_t end = stem.find_last_not_of("0123456789");
-  if (end != std::string::npos && end + 1 < stem.size()) stem.resize(end + 1);
-  const size_t last = stem.find_last_not_of("-_");
-  stem.resize(last == std::string::npos ? 0 : last + 1);
+  const size_t digits = stem.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
+  const bool separate = digits == 0 || stem[digits - 1] == '-' || stem[digits - 1] == '_';
+  if (separate && digits < stem.size()) stem.resize(digits == 0 ? 0 : digits - 1);  // "site2.tar" is its own
   Samples named;
   set_part_of_file(named, stem);
   return named.title();
@@ -118,7 +80,6 @@ struct Collected {
 
 // .cls and .json hold positions if all are numbers.
 bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
-  constexpr int64_t kMostClasses = 100'000;
   int64_t number = 0;
   if (!std::all_of(labels.begin(), labels.end(), [&](const auto& label) { return to_number(label, number); }))
     return false;
@@ -154,12 +115,16 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
     classes.assign(labels.begin(), labels.end());
     sort_classes(classes);
   }
+  TORCH_CHECK(static_cast<int64_t>(classes.size()) <= kMostClasses, "[read_tar_shards] '", first.string(),
+              "' and its neighbours have ", classes.size(), " different labels; are they captions?");
+  std::map<std::string, int32_t> positions_of;
+  for (size_t i = 0; i < classes.size(); ++i) positions_of.emplace(classes[i], static_cast<int32_t>(i));
   for (const auto& label : labels) {
-    const auto found = std::find(classes.begin(), classes.end(), label);
-    TORCH_CHECK(found != classes.end(), "[read_tar_shards] '", first.string(),
+    const auto found = positions_of.find(label);
+    TORCH_CHECK(found != positions_of.end(), "[read_tar_shards] '", first.string(),
                 "' and its neighbours have a label '", printable(label),
                 "' that is neither a number nor in their list of classes");
-    numbers[label] = static_cast<int32_t>(found - classes.begin());
+    numbers.insert(*found);
   }
   return numbers;
 }
@@ -207,54 +172,14 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
   return samples;
 }
 
-std::vector<fs::path> expand_braces(const std::string& pattern) {
-  std::vector<std::string> done, open = {pattern};
-  while (!open.empty()) {
-    std::string text = std::move(open.back());
-    open.pop_back();
-    const size_t begin = text.find('{'), end = text.find('}', begin == std::string::npos ? 0 : begin);
-    if (begin == std::string::npos) {
-      done.push_back(std::move(text));
-      continue;
-    }
-    TORCH_CHECK(end != std::string::npos, "[expand_braces] '", pattern, "' has a '{' without its '}'");
-    const std::string inside = text.substr(begin + 1, end - begin - 1);
-    std::vector<std::string> choices;
-    if (const size_t dots = inside.find(".."); dots != std::string::npos) {
-      const std::string first = inside.substr(0, dots), last = inside.substr(dots + 2);
-      int64_t from = 0, to = 0;
-      TORCH_CHECK(
-          to_number(first, from) && to_number(last, to) && from >= 0 && from <= to && to - from < 1'000'000,
-          "[expand_braces] '", pattern, "': expected a range such as {000..146}, got {", inside, "}");
-      for (; from <= to; ++from) choices.push_back(fmt::format("{:0{}}", from, first.size()));
-    } else {
-      for (size_t at = 0; at <= inside.size();) {
-        const size_t comma = std::min(inside.find(',', at), inside.size());
-        choices.push_back(inside.substr(at, comma - at));
-        at = comma + 1;
-      }
-    }
-    TORCH_CHECK(done.size() + open.size() + choices.size() <= 1'000'000, "[expand_braces] '", pattern,
-                "' names more than a million files");
-    for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
-      open.push_back(text.substr(0, begin) + *choice + text.substr(end + 1));
-    }
-  }
-  for (const auto& path : done) {
-    std::error_code ignored;
-    TORCH_CHECK(fs::is_regular_file(path, ignored), "[expand_braces] there is no file '", path, "'",
-                done.size() > 1 ? fmt::format(", one of the {} of '{}'", done.size(), pattern) : "");
-  }
-  return {done.begin(), done.end()};
-}
-
 std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
   TORCH_CHECK(!shards.empty(), "[read_tar_shards] no shard was given");
   Collected all;
   for (size_t i = 0; i < shards.size(); ++i) {
     try {
-      ShardFile file(shards[i]);
-      TarReader tar(file.size(), [&](uint64_t at, char* to, size_t size) { file.read(at, to, size); });
+      const MappedFile file(shards[i], "read_tar_shards");
+      TarReader tar(file.size(),
+                    [&](uint64_t at, char* to, size_t size) { std::memcpy(to, file.data() + at, size); });
       for (auto& sample : index_shard(tar)) {
         ++all.total;
         if (!sample.label.empty()) ++all.labelled;

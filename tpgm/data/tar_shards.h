@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,16 +11,12 @@
 
 namespace tpgm {
 
-/// "data-{000..003}.tar", "{train,val}.tar": the files of a pattern, each of which must exist; a path without
-/// braces is itself. Throws c10::Error.
-std::vector<std::filesystem::path> expand_braces(const std::string& pattern);
-
 /// Files that follow each other and share a key (the path up to the first dot of its last part) are a sample:
 /// key.jpg, .jpeg or .png with key.cls (a number, or a class's name) or key.json ("label", "cls" or "class").
 /// The key's folders name the part ("train/000001.jpg"), or, where it has none, the file's name up to a
-/// number ("real_train-000004.tar"). If nothing has a label, the last folder of the key is its class:
-/// PART/CLASS/x.png, or in train.tar CLASS/x.png. Otherwise a class list is taken from classes.txt or
-/// classnames.txt beside the first shard, and labels without one are their own names.
+/// number behind a hyphen ("real_train-000004.tar"). If nothing has a label, the last folder of the key is
+/// its class: PART/CLASS/x.png, or in train.tar CLASS/x.png. Otherwise a class list is taken from classes.txt
+/// or classnames.txt beside the first shard, and labels without one are their own names.
 ///
 /// Reads the headers of all shards, and later any picture by itself: shards need not be read in order, so
 /// batches are shuffled over all of them. Throws c10::Error.

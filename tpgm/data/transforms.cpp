@@ -27,13 +27,10 @@ Image cut(const Image& image, const Box& box) {
 }
 
 void flip(Image& image) {
+  using Pixel = std::array<uint8_t, 3>;
   for (int64_t y = 0; y < image.height; ++y) {
-    uint8_t* row = image.row(y);
-    for (int64_t left = 0, right = image.width - 1; left < right; ++left, --right) {
-      for (int64_t c = 0; c < image.channels; ++c) {
-        std::swap(row[left * image.channels + c], row[right * image.channels + c]);
-      }
-    }
+    auto* row = reinterpret_cast<Pixel*>(image.row(y));
+    std::reverse(row, row + image.width);
   }
 }
 
@@ -74,8 +71,10 @@ Image eval_view(Picture& picture, const EvalViewOptions& options) {
                       : whole                           ? picture.decode()
                                                         : picture.decode(box);
   const Image resized = resize(image, width, height, options.interpolation());
-  return cut(resized, {rounded(static_cast<double>(width - size) / 2),
-                       rounded(static_cast<double>(height - size) / 2), size, size});
+  const auto offset = [&](int64_t length) {  // of a crop that is larger, torchvision rounds the border down
+    return length < size ? -((size - length) / 2) : rounded(static_cast<double>(length - size) / 2);
+  };
+  return cut(resized, {offset(width), offset(height), size, size});
 }
 
 Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, Random& random) {

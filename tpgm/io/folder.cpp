@@ -29,10 +29,11 @@ AtomicFolder::AtomicFolder(fs::path path, std::string call) : path_(std::move(pa
   TORCH_CHECK(!taken, "[", call_, "] '", path_.string(),
               "' is there and is not an empty folder; remove it or name another");
   partial_ = fs::path(path_).concat(".partial");
-  TORCH_CHECK(!fs::exists(partial_, error), "[", call_, "] '", partial_.string(),
-              "' is what another run left behind or is writing now; remove it or name another folder");
-  fs::create_directories(partial_, error);
+  if (partial_.has_parent_path()) fs::create_directories(partial_.parent_path(), error);
+  const bool made = fs::create_directory(partial_, error);  // of two processes for one
   TORCH_CHECK(!error, "[", call_, "] cannot make the folder '", partial_.string(), "': ", error.message());
+  TORCH_CHECK(made, "[", call_, "] '", partial_.string(),
+              "' is what another run left behind or is writing now; remove it or name another folder");
 }
 
 AtomicFolder::~AtomicFolder() {

@@ -41,6 +41,11 @@ inline constexpr size_t kMaxPath = 4096;  ///< bytes of a path in a message, as 
 /// or turns the direction of text becomes question marks.
 std::string printable(std::string_view text, size_t limit = 120);
 
+/// What Windows' editors put in front of a text is not part of it.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
+}
+
 /// Throws Malformed unless `text`, found at byte `base` of its file, can be given to the JSON parser: it
 /// begins with '{', has no NUL (to the parser the end of its input), no string of more than 4 MiB and no more
 /// than 1 MiB of anything else at a stretch (which the parser holds, several times when it reports an error).

@@ -153,7 +153,7 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
     result.model = with_own_head(parts, checkpoint, options);
   } else {
     if (parts.head.defined()) {
-      result.notes.push_back(fmt::format("left out the head of {} classes for another", parts.head.size(0)));
+      result.notes.push_back(fmt::format("left out the head of {} classes", parts.head.size(0)));
     }
     result.model = options.head() == Head::kFresh
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())
