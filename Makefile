@@ -32,10 +32,11 @@ demo: build  ## Theorem 1 and the four examples
 	@echo; echo '== example 4: a pre-trained model of any library'
 	@cd build && bin/example-4-pretrained-model
 
-bench: build  ## the projection, merging checkpoints and a training step, timed beside rivals
+bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside rivals
 	build/bin/tpgm bench projection
 	build/bin/tpgm bench io
 	build/bin/tpgm bench step
+	build/bin/tpgm bench loader
 
 format: check-clang-format  ## rewrite the sources in the house style
 	@$(CLANG_FORMAT) -i $(FORMATTED)
