@@ -228,13 +228,13 @@ void run_epoch(Loader& loader, std::int64_t epoch) {
   }
 }
 
-Subset part_of(const Dataset::Part& samples, std::int64_t begin, std::int64_t end) {
-  Subset subset{samples, {}};
+SampleSubset part_of(const Dataset::Part& samples, std::int64_t begin, std::int64_t end) {
+  SampleSubset subset{samples, {}};
   for (std::int64_t i = begin; i < end; ++i) subset.indices.push_back(i);
   return subset;
 }
 
-Lap our_turn(const Subset& subset, const View& view, std::int64_t workers, std::int64_t batch_size) {
+Lap our_turn(const SampleSubset& subset, const View& view, std::int64_t workers, std::int64_t batch_size) {
   Loader loader(subset, view, LoaderOptions().batch_size(batch_size).workers(workers));
   run_epoch(loader, 0);  // takes the memory for its batches, as the first of many turns
   return measure(subset.size(), [&] { run_epoch(loader, 1); });
@@ -334,7 +334,7 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
   for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
     for (std::int64_t begin = 0; begin < options.images; begin += turn) {
       const std::int64_t end = std::min(begin + turn, options.images);
-      const Subset subset = part_of(pictures, begin, end);
+      const SampleSubset subset = part_of(pictures, begin, end);
       // Next to the turn they are compared with.
       const View& view = all.front().view;
       from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));

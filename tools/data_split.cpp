@@ -27,7 +27,7 @@ struct Arguments {
   bool content = false;
 };
 
-using Sets = std::vector<std::pair<std::string, const Subset*>>;
+using Sets = std::vector<std::pair<std::string, const SampleSubset*>>;
 
 Dataset::Part part_to_split(const Dataset& data, const std::string& name) {
   if (!name.empty()) return data.part(name, Role::kTrain);
@@ -82,7 +82,7 @@ int split_data(Arguments args) {
                                      .test(args.test)
                                      .seed(args.seed));
   Sets made_sets = {{"train", &made.train}};
-  const auto add = [&](const char* name, double share, const Subset& subset) {
+  const auto add = [&](const char* name, double share, const SampleSubset& subset) {
     if (share == 0) return;
     TORCH_CHECK(subset.size() > 0, "[", kCall, "] nothing is left for --", name, " ", share, " of ",
                 made.train.size(), " pictures; raise it, or --fraction, or give 0 to do without");
@@ -93,7 +93,7 @@ int split_data(Arguments args) {
   add("test", args.test, made.test);
   Sets sets = made_sets;
   std::vector<Dataset::Part> parts = {part};
-  std::vector<Subset> others;  // which none of the pictures may be in
+  std::vector<SampleSubset> others;  // which none of the pictures may be in
   others.reserve(data.parts().size());
   for (const auto& other : data.parts()) {
     if (other == part) continue;
@@ -105,7 +105,7 @@ int split_data(Arguments args) {
 
   AtomicFolder folder(args.output, kCall);
   std::string summary;
-  const auto write = [&](const std::string& part_name, const Subset& subset) {
+  const auto write = [&](const std::string& part_name, const SampleSubset& subset) {
     std::string file = part_name + ".txt";
     std::replace(file.begin(), file.end(), '/', '_');
     write_image_list(*subset.samples, subset.indices, folder.partial() / file);

@@ -224,7 +224,7 @@ void write_csv(AtomicFile& file, const std::vector<std::string>& classes, const 
       text += fmt::format("{},{},{}", csv_field(each.part->title()),
                           csv_field(place_text(*each.part, each.indices[i])),
                           class_text(classes, each.part->label(each.indices[i])));
-      text += features ? "\n" : "," + class_text(classes, each.predicted[i]) + "\n";
+      text += features ? "\n" : fmt::format(",{}\n", class_text(classes, each.predicted[i]));
     }
   }
   file.write(text.data(), text.size());

@@ -33,7 +33,7 @@ TrainViewOptions train_options(Decode decode = Decode::kFast) {
 LoaderOptions options(int64_t batch_size = 4) { return LoaderOptions().batch_size(batch_size); }
 
 // Of pictures of three classes in both formats and several sizes.
-Subset make_pictures(const fs::path& folder, int64_t count) {
+SampleSubset make_pictures(const fs::path& folder, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const auto name = fmt::format("{:04}.{}", i, i % 3 == 0 ? "png" : "jpg");
     write_picture(folder / fmt::format("c{}", i % 3) / name, static_cast<uint64_t>(i), 17 + i % 5,
@@ -53,7 +53,7 @@ std::vector<Batch> epoch(Loader& loader, int64_t number, int64_t first_batch = 0
   return rest(loader);
 }
 
-std::vector<Batch> epoch(const Subset& subset, const View& view, const LoaderOptions& options,
+std::vector<Batch> epoch(const SampleSubset& subset, const View& view, const LoaderOptions& options,
                          int64_t number = 0) {
   Loader loader(subset, view, options);
   return epoch(loader, number);
@@ -89,7 +89,7 @@ at::Tensor normalized(const Image& image, const LoaderOptions& options) {
 
 class LoaderTest : public test::Scratch {
  protected:
-  Subset pictures(int64_t count = 22) { return make_pictures(folder_ / "data", count); }
+  SampleSubset pictures(int64_t count = 22) { return make_pictures(folder_ / "data", count); }
   void delete_pictures() { test::remove_folder(folder_ / "data"); }
 };
 
@@ -387,7 +387,7 @@ class BadImages : public LoaderTest {
  protected:
   static constexpr int64_t kBad = 9;  // of batch 2, if they are of 4
 
-  std::string spoil(const Subset& subset, int64_t index, const std::string& bytes) {
+  std::string spoil(const SampleSubset& subset, int64_t index, const std::string& bytes) {
     write_bytes(subset.samples->place(index), bytes);
     return subset.samples->place(index);
   }
@@ -501,7 +501,7 @@ TEST_F(LoaderTest, MemoryIsThatOfTheQueueWhateverTheNumberOfBatches) {
   GTEST_SKIP() << "AddressSanitizer keeps what is freed for a while";
 #endif
   const auto one = pictures(3);
-  Subset many{one.samples, {}};
+  SampleSubset many{one.samples, {}};
   for (int i = 0; i < 210 * 16; ++i) many.indices.push_back(i % 3);
   Loader loader(many, EvalViewOptions().image_size(64), options(16).workers(4));  // 786 KB a batch
   loader.start(0);
@@ -537,7 +537,7 @@ class LoaderDevice : public testing::OnDevice {
   }
 
   fs::path folder_;
-  Subset subset_;
+  SampleSubset subset_;
 };
 
 TEST_P(LoaderDevice, HasTheSameValues) {

@@ -31,11 +31,11 @@ Dataset::Part pictures(const std::vector<int64_t>& counts) {
   return samples;
 }
 
-std::vector<const Subset*> all_parts(const Split& split) {
+std::vector<const SampleSubset*> all_parts(const Split& split) {
   return {&split.train, &split.radius, &split.selection, &split.test};
 }
 
-std::vector<int64_t> by_class(const Subset& subset) {
+std::vector<int64_t> by_class(const SampleSubset& subset) {
   std::vector<int64_t> counts(subset.samples->classes.size());
   for (const int64_t i : subset.indices) ++counts[static_cast<size_t>(subset.samples->label(i))];
   return counts;
@@ -61,7 +61,7 @@ TEST(Split, SharesAreThoseOfEachClassWithinOnePictureAndInTotal) {
     const auto samples = pictures(counts);
     const SplitOptions options = SplitOptions().radius(0.1).selection(0.05).test(0.25);
     const auto made = split(samples, options);
-    const std::vector<std::pair<const Subset*, double>> shares = {
+    const std::vector<std::pair<const SampleSubset*, double>> shares = {
         {&made.radius, 0.1}, {&made.selection, 0.05}, {&made.test, 0.25}, {&made.train, 0.6}};
     for (const auto& [subset, share] : shares) {
       const auto got = by_class(*subset);
@@ -174,13 +174,13 @@ TEST(Split, OptionsThatMakeNoSenseAreRefused) {
 
 TEST(Disjoint, APictureInTwoPlacesIsNamed) {
   const auto samples = pictures({4, 4});
-  const Subset one{samples, {0, 1, 2}}, two{samples, {3, 4}}, three{samples, {5, 2}},
+  const SampleSubset one{samples, {0, 1, 2}}, two{samples, {3, 4}}, three{samples, {5, 2}},
       twice{samples, {6, 7, 6}};
   EXPECT_NO_THROW(check_disjoint({{"train", &one}, {"radius", &two}}));
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"radius", &two}, {"test", &three}}); }),
              "/c0/1.png' is in train and in test");
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &twice}}); }), "/c0/3.png' is in train twice");
-  const Subset elsewhere{pictures({2, 2}), {0}};  // another part with a file of the same place
+  const SampleSubset elsewhere{pictures({2, 2}), {0}};  // another part with a file of the same place
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"test", &elsewhere}}); }), "/c0/0.png'");
 }
 

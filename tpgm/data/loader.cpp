@@ -75,7 +75,7 @@ OnBadImage parse_on_bad_image(const std::string& text) {
 
 class Loader::Impl {
  public:
-  Impl(Subset subset, View view, const LoaderOptions& options)
+  Impl(SampleSubset subset, View view, const LoaderOptions& options)
       : subset_(std::move(subset)),
         view_(std::move(view)),
         options_(for_channels(options)),
@@ -163,7 +163,7 @@ class Loader::Impl {
   }
 
   const std::vector<BadImage>& skipped() const { return skipped_; }
-  const Subset& subset() const { return subset_; }
+  const SampleSubset& subset() const { return subset_; }
 
  private:
   struct Slot {
@@ -369,7 +369,7 @@ class Loader::Impl {
     for (auto& each : slots_) each = {};
   }
 
-  Subset subset_;
+  SampleSubset subset_;
   View view_;
   LoaderOptions options_;
   int64_t size_;
@@ -397,13 +397,13 @@ class Loader::Impl {
   std::vector<std::thread> workers_;
 };
 
-Loader::Loader(Subset subset, View view, const LoaderOptions& options)
+Loader::Loader(SampleSubset subset, View view, const LoaderOptions& options)
     : impl_(std::make_unique<Impl>(std::move(subset), std::move(view), options)) {}
 Loader::~Loader() = default;
 int64_t Loader::batches() const { return impl_->batches(); }
 void Loader::start(int64_t epoch, int64_t first_batch) { impl_->start(epoch, first_batch); }
 std::optional<Batch> Loader::next() { return impl_->next(); }
 const std::vector<BadImage>& Loader::skipped() const { return impl_->skipped(); }
-const Subset& Loader::subset() const { return impl_->subset(); }
+const SampleSubset& Loader::subset() const { return impl_->subset(); }
 
 }  // namespace tpgm

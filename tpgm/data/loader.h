@@ -76,7 +76,7 @@ struct BadImage {
 class Loader {
  public:
   /// Throws for options that make no sense and for an empty subset.
-  Loader(Subset subset, View view, const LoaderOptions& options);
+  Loader(SampleSubset subset, View view, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -91,7 +91,7 @@ class Loader {
 
   /// Each bad picture once, in the order they were met.
   const std::vector<BadImage>& skipped() const;
-  const Subset& subset() const;
+  const SampleSubset& subset() const;
 
  private:
   class Impl;

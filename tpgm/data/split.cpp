@@ -40,8 +40,8 @@ class Share {
 
 }  // namespace
 
-Subset all_of(Dataset::Part samples) {
-  Subset subset{std::move(samples), {}};
+SampleSubset all_of(Dataset::Part samples) {
+  SampleSubset subset{std::move(samples), {}};
   subset.indices.resize(static_cast<size_t>(subset.samples->size()));
   std::iota(subset.indices.begin(), subset.indices.end(), 0);
   return subset;
@@ -65,7 +65,7 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
   const uint64_t seed = options.seed();
   Share shares[] = {Share(options.radius(), seed, 0), Share(options.selection(), seed, 1),
                     Share(options.test(), seed, 2)};
-  Subset* held[] = {&result.radius, &result.selection, &result.test};
+  SampleSubset* held[] = {&result.radius, &result.selection, &result.test};
   Share used(options.fraction(), seed, 3);
   for (size_t label = 0; label < by_class.size(); ++label) {
     auto& pictures = by_class[label];
@@ -81,14 +81,14 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
     }
     result.train.indices.insert(result.train.indices.end(), pictures.begin() + at, pictures.begin() + count);
   }
-  for (Subset* subset : {&result.train, &result.radius, &result.selection, &result.test}) {
+  for (SampleSubset* subset : {&result.train, &result.radius, &result.selection, &result.test}) {
     subset->samples = samples;
     std::sort(subset->indices.begin(), subset->indices.end());
   }
   return result;
 }
 
-void check_disjoint(const std::vector<std::pair<std::string, const Subset*>>& subsets) {
+void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*>>& subsets) {
   const std::string here = std::filesystem::current_path().string() + "/";
   std::unordered_map<std::string, size_t> seen;
   for (size_t which = 0; which < subsets.size(); ++which) {
@@ -138,7 +138,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
     shares.test(0.2);
   }
   Split made = split(source, shares);
-  const auto say = [&](const char* what, const Subset& subset, double share) {
+  const auto say = [&](const char* what, const SampleSubset& subset, double share) {
     const std::string from = share > 0 ? fmt::format("{:.3g} % held out of ", 100 * share) : "";
     task.notes.push_back(
         fmt::format("{}: {}{}, {} pictures", what, from, subset.samples->title(), subset.size()));
@@ -154,7 +154,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
     task.tests.emplace_back(name, part == source ? made.test : all_of(part));
     say("test", task.tests.back().second, part == source ? shares.test() : 0);
   }
-  std::vector<std::pair<std::string, const Subset*>> all = {
+  std::vector<std::pair<std::string, const SampleSubset*>> all = {
       {"train", &task.train}, {"radius", &task.radius}, {"selection", &task.selection}};
   for (const auto& [name, subset] : task.tests) all.emplace_back("test " + name, &subset);
   check_disjoint(all);

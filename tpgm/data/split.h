@@ -12,14 +12,14 @@
 namespace tpgm {
 
 /// Pictures of one part, in the order they are used when nobody shuffles.
-struct Subset {
+struct SampleSubset {
   Dataset::Part samples;
   std::vector<int64_t> indices;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
 /// All of a part.
-Subset all_of(Dataset::Part samples);
+SampleSubset all_of(Dataset::Part samples);
 
 struct SplitOptions {
   /// Of each class, how much is used at all: 0.1 for the paper's small setting. At least one picture.
@@ -32,7 +32,7 @@ struct SplitOptions {
 };
 
 struct Split {
-  Subset train, radius, selection, test;
+  SampleSubset train, radius, selection, test;
 };
 
 /// Stratified: each class is shuffled by the seed and cut by the shares, whose rounding evens out over the
@@ -41,8 +41,8 @@ Split split(const Dataset::Part& samples, const SplitOptions& options);
 
 /// What an experiment needs.
 struct TaskData {
-  Subset train, radius, selection;
-  std::vector<std::pair<std::string, Subset>> tests;  // by the names they were asked for by
+  SampleSubset train, radius, selection;
+  std::vector<std::pair<std::string, SampleSubset>> tests;  // by the names they were asked for by
   /// How each came about, for the log: "radius: 10 % held out of real/train, 12065 pictures".
   std::vector<std::string> notes;
 };
@@ -54,6 +54,6 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
                    const SplitOptions& options);
 
 /// Throws c10::Error, naming a picture, if two of the subsets share one, or one has it twice.
-void check_disjoint(const std::vector<std::pair<std::string, const Subset*>>& subsets);
+void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*>>& subsets);
 
 }  // namespace tpgm
