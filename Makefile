@@ -20,7 +20,7 @@ test: build  ## every test (those for a GPU are skipped without one), and the di
 	scripts/check_includes
 	ctest --preset release -j $(JOBS)
 
-demo: build  ## Theorem 1 and the four examples
+demo: build  ## Theorem 1 and the five examples
 	@echo '== tpgm theory: Theorem 1, numerically'
 	@build/bin/tpgm theory
 	@echo; echo '== example 1: any module'
@@ -31,6 +31,8 @@ demo: build  ## Theorem 1 and the four examples
 	@cd build && bin/example-3-own-method
 	@echo; echo '== example 4: a pre-trained model of any library'
 	@cd build && bin/example-4-pretrained-model
+	@echo; echo '== example 5: data, the same on every run'
+	@cd build && bin/example-5-data
 
 bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside rivals
 	build/bin/tpgm bench projection

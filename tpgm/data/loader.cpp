@@ -374,8 +374,8 @@ class Loader::Impl {
   LoaderOptions options_;
   int64_t size_;
   Table table_;
-  Cache cache_;
-  Buffers buffers_;
+  PictureCache cache_;
+  BatchBuffers buffers_;
   bool started_ = false;
   std::vector<int64_t> order_;
   at::Tensor mean_, std_, full_;

@@ -15,9 +15,9 @@
 namespace tpgm {
 
 /// Decoded pictures within a limit of bytes.
-class Cache {
+class PictureCache {
  public:
-  Cache(int64_t limit, int64_t pictures)
+  PictureCache(int64_t limit, int64_t pictures)
       : limit_(limit), images_(limit > 0 ? static_cast<size_t>(pictures) : 0) {}
 
   bool enabled() const { return limit_ > 0; }
@@ -40,9 +40,9 @@ class Cache {
 };
 
 /// Memory for the pictures of a batch, used again once nobody looks at it any more.
-class Buffers {
+class BatchBuffers {
  public:
-  Buffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
+  BatchBuffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
       : shape_(shape.vec()), options_(options), most_(most) {}
 
   at::Tensor take() {
