@@ -9,47 +9,24 @@ Prints a line of JSON: {"name": "torchvision 0.28.0, Pillow 13.0.0", "torch": ..
 {"wall": seconds, "cpu": seconds}.
 """
 
-import importlib
 import json
 import math
 import random
 import sys
 import time
 
-
-class Failure(Exception):
-    """A line for the user to read."""
-
-
-def load(package, distribution=None):
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package.split(".")[0]:
-            raise
-        name = distribution or package
-        raise Failure(f"the rival takes {name}, which is not installed: '{sys.executable}' -m pip install {name}")
-
+from packages import Failure, load, load_torchvision
 
 torch = Image = None  # in main, for an error that one can read
 
 
 def load_transforms():
-    """torchvision.transforms, also where its compiled operators are for another build of torch; None without it."""
+    """torchvision.transforms; None without it."""
     try:
-        importlib.import_module("torchvision")
-    except ModuleNotFoundError:
+        load_torchvision()
+    except Failure:
         return None
-    except RuntimeError as error:
-        if "does not exist" not in str(error):
-            raise
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        load_transforms.library = torch.library.Library("torchvision", "DEF")  # lives as long as the operators
-        for operator in ["nms", "qnms"]:
-            load_transforms.library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        importlib.import_module("torchvision")
-    return importlib.import_module("torchvision.transforms")
+    return load("torchvision.transforms")
 
 
 def torchvision_pipelines(transforms, settings):

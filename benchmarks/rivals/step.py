@@ -8,7 +8,6 @@ step.py INPUT, where INPUT is a safetensors file.
 Prints JSON: {"runs": [{"name": "timm 1.0.30, eager", "training_ms": ...}, ...]} or {"error": "..."} in one line.
 """
 
-import importlib
 import importlib.metadata
 import json
 import os
@@ -18,37 +17,9 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-
-class Failure(Exception):
-    """A line for the user to read."""
-
-
-def load(package, distribution=None):
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        if error.name != package.split(".")[0]:
-            raise
-        name = distribution or package
-        raise Failure(f"the rival takes {name}, which is not installed: '{sys.executable}' -m pip install {name}")
-
+from packages import Failure, load, load_torchvision
 
 torch = None  # in main, for an error that one can read
-
-
-def load_torchvision():
-    """Also where its compiled operators are for another build of torch: its models need none of them."""
-    try:
-        return load("torchvision")
-    except RuntimeError as error:
-        if "does not exist" not in str(error):
-            raise
-    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-        del sys.modules[name]
-    load_torchvision.library = torch.library.Library("torchvision", "DEF")  # lives as long as the operators
-    for operator in ["nms", "qnms"]:
-        load_torchvision.library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return load("torchvision")
 
 
 # --- the libraries' models --------------------------------------------------------------------------------------------
