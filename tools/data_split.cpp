@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 #include "tools/data.h"
@@ -14,6 +15,7 @@
 #include "tpgm/data/image_list.h"
 #include "tpgm/data/split.h"
 #include "tpgm/io/folder.h"
+#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {
@@ -54,8 +56,9 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
       if (set == set_of.end()) continue;
       const auto& [other, other_place] =
           seen.emplace(twins.first, std::pair(set->second, place)).first->second;
-      TORCH_CHECK(other == set->second, "[", kCall, "] '", other_place, "' in ", other, " and '", place,
-                  "' in ", set->second, " are the same picture; remove one of them");
+      TORCH_CHECK(other == set->second, "[", kCall, "] '", printable(other_place, kMaxPath), "' in ", other,
+                  " and '", printable(place, kMaxPath), "' in ", set->second,
+                  " are the same picture; remove one of them");
     }
   }
 }
@@ -104,10 +107,13 @@ int split_data(Arguments args) {
   if (args.content) check_content(data, parts, sets);
 
   AtomicFolder folder(args.output, kCall);
+  std::set<std::string> files;
   std::string summary;
   const auto write = [&](const std::string& part_name, const SampleSubset& subset) {
     std::string file = part_name + ".txt";
     std::replace(file.begin(), file.end(), '/', '_');
+    TORCH_CHECK(files.insert(file).second, "[", kCall, "] two parts would both be '", printable(file),
+                "'; rename one of them, or split another");
     write_image_list(*subset.samples, subset.indices, folder.partial() / file);
     summary += fmt::format("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
                            pictures_text(static_cast<size_t>(subset.size())));

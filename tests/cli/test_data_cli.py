@@ -134,6 +134,12 @@ class Split(DataCommand):
         (domainnet / "real_val.txt").write_text("".join(f"{domainnet}/{line}\n" for line in lines))
         self.assertIn("real/val", self.error(1, "data", "split", domainnet, "--train", "real/train", "-o", self.folder / "x"))
 
+    def test_lists_that_would_take_each_others_place(self):
+        message = self.error(1, "data", "split", self.small / "domainnet", "--train", "real/test", "--radius", "0",
+                             "--selection", "0", "-o", self.folder / "x")
+        self.assertIn("two parts would both be 'real_train.txt'", message)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_nothing_left_for_a_set(self):
         message = self.error(1, "data", "split", self.small / "pacs", "--train", "photo", "--fraction", "0.01", "-o",
                              self.folder / "x")

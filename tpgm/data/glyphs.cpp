@@ -178,7 +178,7 @@ void write_shards(const std::vector<GlyphPicture>& pictures, const fs::path& fol
 
 }  // namespace
 
-GlyphFonts find_glyph_fonts(const GlyphProgress& progress) {
+GlyphFonts find_glyph_fonts() {
   require_freetype("find_glyph_fonts");
   GlyphFonts fonts;
   const auto files = font_files(fonts);
@@ -186,7 +186,6 @@ GlyphFonts find_glyph_fonts(const GlyphProgress& progress) {
   at::parallel_for(0, static_cast<int64_t>(files.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       examined[i] = examine(files[i]);
-      call(progress);
     }
   });
   std::map<std::string, GlyphFace> by_name;

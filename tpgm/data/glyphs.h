@@ -33,7 +33,7 @@ using GlyphProgress = std::function<void(size_t)>;
 /// The usable faces of the packages that are installed, as dpkg lists their files. A face is usable if it
 /// draws all letters and digits, an x at least 6 pixels high, and small letters unlike capitals. Of faces
 /// with the same name, or the same letters, one counts. Throws where tpgm was built without FreeType.
-GlyphFonts find_glyph_fonts(const GlyphProgress& progress = {});
+GlyphFonts find_glyph_fonts();
 
 /// The faces to pre-train on.
 std::vector<GlyphFace> glyph_pretrain_faces(const GlyphFonts& fonts);
