@@ -17,6 +17,7 @@ class AnchoredMethod : public Method {
  public:
   const Constraints& constraints() const { return constraints_; }
 
+  std::vector<std::string> constrained() const override { return constraints_.names(); }
   void finish(const Closure& radius_loss) override;
   void check() override { constraints_.check(); }
 

@@ -1,5 +1,7 @@
 #include "tpgm/methods/ftp.h"
 
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
 namespace tpgm {
@@ -65,6 +67,15 @@ void Ftp::after_step(const Closure&) {
 torch::OrderedDict<std::string, double> Ftp::radii() const {
   return radii_.initialised() ? constraints_.by_name(radii_.values())
                               : torch::OrderedDict<std::string, double>();
+}
+
+torch::OrderedDict<std::string, double> Ftp::ratios() const {
+  const auto largest = constraints_.largest();
+  if (!radii_.initialised() || !largest.defined()) {
+    return NamedNumbers();
+  }
+  return constraints_.by_name(
+      at::where(largest > 0, at::clamp(radii_.values() / largest, 0, 1), at::ones_like(largest)));
 }
 
 NamedTensors Ftp::state_dict() const {

@@ -50,7 +50,9 @@ class Ftp final : public AnchoredMethod {
   Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions options = {});
 
   /// γ by name; empty before the first step.
-  torch::OrderedDict<std::string, double> radii() const;
+  torch::OrderedDict<std::string, double> radii() const override;
+  /// γ / max n of the last step; see Tpgm::ratios().
+  torch::OrderedDict<std::string, double> ratios() const override;
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;

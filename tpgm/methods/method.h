@@ -5,11 +5,14 @@
 #include <torch/nn/module.h>
 
 #include <string>
+#include <vector>
 
 #include "tpgm/core/probe.h"
 #include "tpgm/core/selection.h"
 
 namespace tpgm {
+
+using NamedNumbers = torch::OrderedDict<std::string, double>;
 
 /// A fine-tuning method, attached to a module for one training run. A loop calls, in every step,
 ///
@@ -36,6 +39,13 @@ class Method {
   virtual void after_step(const Closure& radius_loss) { (void)radius_loss; }
   /// After the last step.
   virtual void finish(const Closure& radius_loss) { (void)radius_loss; }
+
+  /// The tensors it holds against the anchor; empty if none.
+  virtual std::vector<std::string> constrained() const { return {}; }
+  /// For a log: γ of each tensor, and what its displacement was last multiplied by; empty if there are none
+  /// (yet). Both wait for the device.
+  virtual NamedNumbers radii() const { return NamedNumbers(); }
+  virtual NamedNumbers ratios() const { return NamedNumbers(); }
 
   /// True if after_step() or finish() calls its closure.
   virtual bool needs_radius_data() const { return false; }

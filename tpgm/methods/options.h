@@ -57,6 +57,10 @@ template <class T>
 inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
 
 /// An option's value as text: "l2", "0.01", "true", "head.*,fc.*"; "auto" for an optional that is not set.
 template <class T>
@@ -70,7 +74,7 @@ std::string to_text(const T& value) {
       }
     }
     return "?";
-  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+  } else if constexpr (kIsVector<T>) {
     return fmt::format("{}", fmt::join(value, ","));
   } else if constexpr (std::is_same_v<T, Every>) {
     return value.at_end() ? "end" : std::to_string(value.steps);
@@ -79,7 +83,8 @@ std::string to_text(const T& value) {
   }
 }
 
-/// The type as a reader of --help wants it: "float", "int", "bool", "globs", or the words of an enumeration.
+/// The type as a reader of --help wants it: "float", "int", "bool", "globs", "text", "floats", or the words
+/// of an enumeration.
 template <class T>
 std::string type_name() {
   if constexpr (kIsOptional<T>) {
@@ -98,6 +103,10 @@ std::string type_name() {
     return "int";
   } else if constexpr (std::is_same_v<T, double>) {
     return "float";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "text";
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    return "floats";
   } else {
     static_assert(std::is_same_v<T, std::vector<std::string>>);
     return "globs";
@@ -135,11 +144,14 @@ void from_text(const std::string& option, const std::string& text, T& value) {
       value = text == "true";
       return;
     }
-  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+    return;
+  } else if constexpr (kIsVector<T>) {
     value.clear();
     for (std::size_t begin = 0; begin < text.size();) {
       const auto end = std::min(text.find(',', begin), text.size());
-      value.push_back(text.substr(begin, end - begin));
+      from_text(option, text.substr(begin, end - begin), value.emplace_back());
       begin = end + 1;
     }
     return;
