@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/io/byte_count.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm::tools {
@@ -17,8 +18,6 @@ namespace tpgm::tools {
 std::string grouped(int64_t number);
 /// 2013265920 → "2.01 GB".
 std::string bytes_text(size_t bytes);
-/// "5GB" → 5·10⁹, "5GiB" → 5·2³⁰, "1000000"; throws std::invalid_argument.
-int64_t parse_bytes(const std::string& text);
 /// "[768,3,32,32]".
 std::string shape_text(const std::vector<int64_t>& shape);
 /// "F32", and for types safetensors does not have LibTorch's name.
