@@ -2,7 +2,9 @@
 #include "tpgm/checkpoints/provenance.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "tpgm/io/hash.h"
 #include "tpgm/io/untrusted.h"
@@ -11,6 +13,15 @@ namespace tpgm {
 namespace {
 
 constexpr size_t kPiece = size_t{8} << 20;
+
+// What the tensors are, which is as true of what is made from them; all else is how the input was made.
+constexpr std::string_view kOfTheModel[] = {"tpgm.model", "tpgm.layout", "tpgm.normalize", "tpgm.layer",
+                                            "tpgm.classes"};
+
+bool is_inherited(const std::string& key) {
+  return !key.starts_with("tpgm.") ||
+         std::find(std::begin(kOfTheModel), std::end(kOfTheModel), key) != std::end(kOfTheModel);
+}
 
 }  // namespace
 
@@ -33,7 +44,7 @@ Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
     }
   }
   for (const auto& [key, value] : inputs.back()->metadata()) {
-    if (!key.starts_with("tpgm.")) metadata_[key] = value;
+    if (is_inherited(key)) metadata_[key] = value;
   }
   metadata_.emplace("format", "pt");
   metadata_["tpgm.version"] = TPGM_VERSION;
