@@ -14,6 +14,9 @@ install(EXPORT tpgmTargets NAMESPACE tpgm:: DESTINATION ${tpgm_package_dir})
 install(TARGETS tpgm_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS tpgm_torch RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tpgm)
 
+# Where the command looks for tables; recipes name assets relative to themselves.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes ${PROJECT_SOURCE_DIR}/assets DESTINATION ${CMAKE_INSTALL_DATADIR}/tpgm)
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/tpgmConfig.cmake
                               INSTALL_DESTINATION ${tpgm_package_dir}

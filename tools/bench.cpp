@@ -16,6 +16,7 @@
 #include "benchmarks/projection.h"
 #include "benchmarks/shapes.h"
 #include "benchmarks/step.h"
+#include "benchmarks/train_loop.h"
 #include "tools/command.h"
 #include "tools/text.h"
 #include "tpgm/methods/options.h"
@@ -286,6 +287,15 @@ void print(const StepArguments& args, const benchmarks::StepReport& report) {
   }
 }
 
+void print(const benchmarks::LoopTimes& loop) {
+  fmt::print("\n{:<44}{:>10.2f}\n", "the loop: a bare step", loop.bare_ms);
+  const auto row = [&](const char* what, double ms) {
+    fmt::print("{:<44}{:>10.2f}   {:+.1f} %\n", what, ms, 100 * (ms / loop.bare_ms - 1));
+  };
+  row("the same through tpgm train, without data", loop.trainer_ms);
+  if (loop.trainer_graph_ms > 0) row("and from a CUDA graph", loop.trainer_graph_ms);
+}
+
 int bench_step(const StepArguments& args) {
   if (args.compile && args.python.empty()) throw UsageError("--compile is the rival's: give --python PYTHON");
   benchmarks::StepOptions options;
@@ -302,10 +312,15 @@ int bench_step(const StepArguments& args) {
   options.compile = args.compile;
   options.folder = std::filesystem::temp_directory_path();
   const auto report = benchmarks::measure_step(options);
+  const auto loop = benchmarks::measure_loop(options);
   if (args.json) {
-    fmt::print("{}\n", as_json(args, report).dump(2));
+    auto json = as_json(args, report);
+    json["loop"] = {{"bare_ms", loop.bare_ms}, {"trainer_ms", loop.trainer_ms}};
+    if (loop.trainer_graph_ms > 0) json["loop"]["trainer_cuda_graph_ms"] = loop.trainer_graph_ms;
+    fmt::print("{}\n", json.dump(2));
   } else {
     print(args, report);
+    print(loop);
   }
   return 0;
 }

@@ -92,11 +92,4 @@ void print_notes(const char* command, const Dataset& data) {
   for (const auto& note : data.notes()) say(fmt::format("tpgm {}: '{}': {}\n", command, data.where(), note));
 }
 
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 }  // namespace tpgm::tools

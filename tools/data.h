@@ -34,7 +34,4 @@ size_t count_pictures(const std::vector<Dataset::Part>& parts);
 /// Says on stderr what was found and not taken.
 void print_notes(const char* command, const Dataset& data);
 
-/// One field of a CSV line, in quotes where it needs them.
-std::string csv_field(std::string_view text);
-
 }  // namespace tpgm::tools

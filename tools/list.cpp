@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/reproduce_table.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/names.h"
@@ -110,6 +111,32 @@ void print_models() {
   print_families();
 }
 
+nlohmann::ordered_json recipes_as_json() {
+  auto result = nlohmann::ordered_json::array();
+  for (const auto& recipe : list_recipes()) {
+    result.push_back({{"name", recipe.name},
+                      {"kind", recipe.table ? "table" : "recipe"},
+                      {"about", recipe.about},
+                      {"path", recipe.path.string()}});
+  }
+  return result;
+}
+
+void print_recipes() {
+  const auto recipes = list_recipes();
+  TORCH_CHECK(!recipes.empty(),
+              "[list] there are no recipes here: they are looked for in ./recipes and beside this program");
+  for (const bool table : {true, false}) {
+    fmt::print("{}\n", table ? "tables: tpgm reproduce NAME" : "\nrecipes: tpgm train -c FILE");
+    for (const auto& recipe : recipes) {
+      if (recipe.table != table) continue;
+      auto file = recipe.path.lexically_proximate(std::filesystem::current_path()).string();
+      if (file.starts_with("..")) file = recipe.path.string();
+      fmt::print("    {:<30} {}\n", table ? recipe.name : file, recipe.about);
+    }
+  }
+}
+
 }  // namespace
 
 Run configure_list(CLI::App& app) {
@@ -118,16 +145,19 @@ Run configure_list(CLI::App& app) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("what", options->what, "What to list: models or methods")
+  app.add_option("what", options->what, "What to list: models, methods or recipes")
       ->required()
-      ->check(CLI::IsMember({"models", "methods"}));
+      ->check(CLI::IsMember({"models", "methods", "recipes"}));
   app.add_flag("--json", options->json, "For a program to read");
   return [options] {
-    const bool models = options->what == "models";
+    const auto& what = options->what;
     if (options->json) {
-      fmt::print("{}\n", (models ? models_as_json() : methods_as_json()).dump(2));
+      const auto json = what == "models"    ? models_as_json()
+                        : what == "methods" ? methods_as_json()
+                                            : recipes_as_json();
+      fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     } else {
-      models ? print_models() : print_methods();
+      what == "models" ? print_models() : what == "methods" ? print_methods() : print_recipes();
     }
     return 0;
   };

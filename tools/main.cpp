@@ -19,13 +19,18 @@ using tpgm::tools::Command;
 using tpgm::tools::Run;
 
 constexpr Command kCommands[] = {
-    {"list", "models and methods, with their options and defaults", tpgm::tools::configure_list},
+    {"train", "fine-tune with any model, method and data", tpgm::tools::configure_train},
+    {"list", "models, methods and recipes, with their options and defaults", tpgm::tools::configure_list},
     {"inspect", "what is in a checkpoint, or how far two are apart", tpgm::tools::configure_inspect},
+    {"eval", "accuracy of runs and checkpoints, ID and OOD, in a table", tpgm::tools::configure_eval},
+    {"project", "two checkpoints into one, by learned radii", tpgm::tools::configure_project},
     {"wise", "two checkpoints into one, by a ratio; needs no model", tpgm::tools::configure_wise},
     {"convert", "any checkpoint into safetensors", tpgm::tools::configure_convert},
     {"zeroshot", "class names and templates into a head, through CLIP", tpgm::tools::configure_zeroshot},
     {"data", "check, split, pack or draw a data set", tpgm::tools::configure_data},
     {"predict", "logits or features of pictures, into a file", tpgm::tools::configure_predict},
+    {"reproduce", "a table of the paper from its recipes, beside its numbers",
+     tpgm::tools::configure_reproduce},
     {"theory", "Theorem 1 of the paper, numerically", tpgm::tools::configure_theory},
     {"bench", "our speed beside its rivals', in one run", tpgm::tools::configure_bench},
 };
@@ -61,6 +66,21 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
+// What is wrong with the command line; of an option that there is not, with the nearest.
+std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  std::vector<std::string> names;
+  for (const auto* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const auto& word : command.remaining()) {
+    if (!word.starts_with("--")) continue;
+    const auto flag = word.substr(0, word.find('='));
+    return fmt::format("no option '{}'; did you mean '{}'?", flag, tpgm::nearest(flag, names));
+  }
+  return error.what();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,10 +110,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     std::string command = "tpgm";
-    for (const CLI::App* at = &app; !at->get_subcommands().empty(); command += " " + at->get_name()) {
+    const CLI::App* at = &app;
+    for (; !at->get_subcommands().empty(); command += " " + at->get_name()) {
       at = at->get_subcommands().front();
     }
-    tpgm::tools::say(fmt::format("{}: {}; see {} --help\n", command, error.what(), command));
+    tpgm::tools::say(fmt::format("{}: {}; see {} --help\n", command, complaint_of(error, *at), command));
     return 2;
   }
   const auto& [name, command] = runs.at(app.get_subcommands().front());

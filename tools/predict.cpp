@@ -13,7 +13,6 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
-#include "tpgm/core/names.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
@@ -24,6 +23,8 @@
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
 #include "tpgm/models/zero_shot.h"
+#include "tpgm/report/table.h"
+#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {
@@ -53,31 +54,6 @@ struct Predictions {
   int64_t right = 0, labelled = 0;
 };
 
-// The head's classes by the names of the data's folders, which have underscores for spaces; nothing if none
-// of them is known.
-std::optional<std::vector<std::string>> head_classes_by_folder(const Dataset& data,
-                                                               std::vector<std::string> names) {
-  size_t known = 0;
-  const auto head_names = names;
-  std::string unknown;
-  for (const auto& folder : data.classes()) {
-    std::string name = folder;
-    std::replace(name.begin(), name.end(), '_', ' ');
-    const auto found = std::find(head_names.begin(), head_names.end(), name);
-    if (found == head_names.end()) {
-      unknown = name;
-    } else {
-      names[static_cast<size_t>(found - head_names.begin())] = folder;
-      ++known;
-    }
-  }
-  if (known == 0) return std::nullopt;
-  TORCH_CHECK(known == data.classes().size(), "[predict] the head has no class '", printable(unknown),
-              "', and has others of the data; the nearest is '", printable(nearest(unknown, head_names)),
-              "'");
-  return names;
-}
-
 // The classes of the data in the order of the head's.
 Dataset open_data(const Arguments& args, int64_t head_classes) {
   if (!args.class_list.empty()) {
@@ -90,7 +66,7 @@ Dataset open_data(const Arguments& args, int64_t head_classes) {
   Dataset data(args.where);
   if (args.features || data.classes().empty()) return data;
   if (!args.head.empty()) {
-    if (auto names = head_classes_by_folder(data, load_zero_shot(args.head).class_names)) {
+    if (auto names = classes_by_folder(data, load_zero_shot(args.head).class_names)) {
       return Dataset(args.where, DatasetOptions().classes(*names));
     }
     say("tpgm predict: no folder is called as a class of the head is; they are matched by their order\n");

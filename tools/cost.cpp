@@ -1,0 +1,149 @@
+// Counting, and a look at the clock.
+#include "tools/cost.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "tools/train.h"
+#include "tpgm/data/class_list.h"
+#include "tpgm/methods/registry.h"
+#include "tpgm/methods/tpgm.h"
+#include "tpgm/train/setup.h"
+#include "tpgm/train/trainer.h"
+
+namespace tpgm::tools {
+namespace {
+
+// What the data of a run depend on.
+std::string data_key(const TrainOptions& o) {
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.data_dir, o.train, o.class_list,
+                     fmt::join(o.test, ","), o.fraction, o.radius_fraction, o.selection_fraction,
+                     o.test_fraction, o.split_seed, o.share_validation);
+}
+
+// Only TPGM has any.
+int64_t radius_updates(const TrainOptions& options, int64_t steps) {
+  if (options.method != "tpgm") return 0;
+  TpgmOptions tpgm;
+  TpgmOptions::fields(tpgm, [&](const char* name, auto& value, const char*) {
+    if (const auto text = options.method_options.find(name); text != options.method_options.end())
+      from_text(name, text->second, value);
+  });
+  if (tpgm.every().at_end()) return tpgm.radius_steps().value_or(200);
+  return steps / tpgm.every().steps * tpgm.radius_steps().value_or(1);
+}
+
+}  // namespace
+
+Cost& Cost::operator+=(const Cost& other) {
+  runs += other.runs;
+  steps += other.steps;
+  training += other.training;
+  radius += other.radius;
+  evaluation += other.evaluation;
+  return *this;
+}
+
+double Cost::work() const {
+  return static_cast<double>(training + radius) + static_cast<double>(evaluation) / 3;
+}
+
+DataSize DataSizes::of(const TrainOptions& options) {
+  TORCH_CHECK(!options.data_dir.empty(), "[train] --data-dir is needed: the pictures to train on");
+  const auto key = data_key(options);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  std::vector<std::string> classes;
+  if (!options.class_list.empty()) classes = load_class_list(options.class_list);
+  const auto data = open_data(options, classes);
+  DataSize size{data.train.size(), data.radius.size(), data.selection.size(), 0};
+  for (const auto& test : data.tests) size.tests += test.subset.size();
+  return known_[key] = size;
+}
+
+Cost cost_of(const TrainOptions& options, const DataSize& size) {
+  TORCH_CHECK(size.train > 0, "[train] there is nothing to train on");
+  const int64_t batch = std::min(options.batch_size, size.train);
+  const int64_t batches = std::min(options.grad_accum_steps, size.train / batch);
+  const int64_t radius_batch =
+      std::min(options.radius_batch_size.value_or(std::max<int64_t>(1, batch / 4)), size.radius);
+  Cost cost;
+  cost.runs = 1;
+  cost.steps = options.epochs * (size.train / batch / batches);
+  cost.training = cost.steps * batch * batches;
+  cost.radius = radius_updates(options, cost.steps) * radius_batch;
+  cost.evaluation = (options.epochs + 1) * size.selection + size.tests;
+  return cost;
+}
+
+void scale_down(Settings& settings, double scale, const Settings& given) {
+  if (scale == 1) return;
+  const TrainOptions options = make_options(settings);
+  const auto set = [&](const char* key, const auto& value) {
+    if (!given.contains(key)) settings[key] = to_text(value);
+  };
+  const auto part = [scale](int64_t whole, int64_t least) {
+    return std::max(least, static_cast<int64_t>(std::llround(static_cast<double>(whole) * scale)));
+  };
+  set("fraction", options.fraction * scale);
+  set("test-fraction", options.test_fraction * scale);
+  int64_t epochs = options.epochs;
+  if (epochs > 0 && !given.contains("epochs")) epochs = part(epochs, 1);
+  set("epochs", epochs);
+  if (options.lp_epochs)  // of which some must be left to fine-tune in
+    set("lp-epochs", std::min(part(*options.lp_epochs, 0), std::max<int64_t>(0, epochs - 1)));
+  set("warmup-epochs", part(options.warmup_epochs, 0));
+  set("decay-epochs", part(options.decay_epochs, 1));
+  if (options.patience > 0) set("patience", part(options.patience, 1));
+  const auto& method = options.method_options;
+  if (const auto every = method.find("every"); every != method.end() && every->second == "end") {
+    int64_t steps = 200;
+    if (const auto text = method.find("radius_steps"); text != method.end() && text->second != "auto")
+      from_text("[reproduce] radius-steps", text->second, steps);
+    set("radius-steps", part(steps, 1));
+  }
+}
+
+double measure_rate(TrainOptions options) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int64_t kSteps = 20, kFirst = 3;
+  constexpr double kSeconds = 5;
+  options.epochs = std::max<int64_t>(1, options.epochs);
+  options.on_nan = "skip";  // a rate is wanted, whatever is learned
+  Setup setup = prepare(options);
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  const auto begin = Clock::now();
+  Clock::time_point last = begin;
+  int64_t epoch = 1, seen = 0, counted = 0;
+  double steady = 0;
+  bool enough = false;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const TrainProgress& at) {
+    const auto now = Clock::now();
+    // Between epochs there is an evaluation, and before the first step much is built.
+    const bool slow = seconds(begin, now) > kSeconds / 2;
+    if (at.epoch == epoch && seen >= (slow ? 1 : kFirst)) {
+      steady += seconds(last, now);
+      ++counted;
+    }
+    ++seen;
+    epoch = at.epoch;
+    last = now;
+    enough = seen >= kSteps || at.step == at.steps || (seconds(begin, now) > kSeconds && counted > 0);
+  };
+  callbacks.stop = [&] { return enough || interrupted(); };
+  Trainer(setup, nullptr, callbacks).run();
+  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command goes on");
+  const auto each = static_cast<double>(setup.options.batch_size * setup.options.grad_accum_steps);
+  return counted > 0 ? each * static_cast<double>(counted) / std::max(steady, 1e-9)
+                     : each * static_cast<double>(seen) / std::max(seconds(begin, last), 1e-9);
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,307 @@
+// Processes: starting them, waiting for them, ending them.
+#include "tools/jobs.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "tools/status_line.h"
+#include "tools/train.h"
+#include "tpgm/io/untrusted.h"
+
+extern char** environ;
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+fs::path beside(const Job& job, const char* suffix) { return job.settings.at("output") + suffix; }
+
+// What decides a run, in full. What only says how fast it goes may change from one call to the next.
+std::string recipe_text(Settings settings) {
+  for (const char* key : kHarmless) settings.erase(key);
+  return to_toml(make_options(settings));
+}
+
+// The first line of `a` that `b` has not.
+std::string first_difference(const std::string& a, const std::string& b) {
+  std::istringstream stream(b);
+  std::set<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.insert(line);
+  stream = std::istringstream(a);
+  for (std::string line; std::getline(stream, line);) {
+    if (!lines.contains(line)) return line;
+  }
+  return "fewer options";
+}
+
+void check_folder(const Job& job) {
+  const fs::path recipe = beside(job, ".toml"), folder = job.settings.at("output");
+  if (!fs::exists(recipe)) {
+    TORCH_CHECK(!is_run(folder), "[sweep] '", folder.string(),
+                "' holds a run that was not begun by a sweep; take another --output");
+    return;
+  }
+  const auto before = recipe_text(load_recipe(recipe).settings), now = recipe_text(job.settings);
+  TORCH_CHECK(before == now, "[sweep] '", folder.string(),
+              "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
+              "); take another --output");
+}
+
+std::string last_line(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string last;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find_first_not_of(" \r") != std::string::npos) last = line;
+  }
+  if (last.starts_with("tpgm train: ")) last.erase(0, 12);
+  return printable(last, 1024);
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class Runner {
+ public:
+  Runner(const std::vector<Job>& jobs, int64_t side_by_side, std::string what)
+      : jobs_(jobs), side_by_side_(std::max<int64_t>(1, side_by_side)), what_(std::move(what)) {
+    for (const auto& job : jobs_) {
+      check_folder(job);
+      results_.push_back({&job, load_result(job.settings.at("output")), ""});
+    }
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      if (results_[i].result) {
+        note_seconds(*results_[i].result);
+      } else {
+        waiting_.push_back(i);
+      }
+    }
+    done_ = jobs_.size() - waiting_.size();
+  }
+  // Whatever ends this, no run goes on unseen.
+  ~Runner() { stop(); }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  std::vector<JobResult> run() {
+    interrupted();
+    if (done_ > 0 && !waiting_.empty())
+      status_.say(fmt::format("{}: {} of {} runs are finished already", what_, done_, jobs_.size()));
+    while (!waiting_.empty() || !children_.empty()) {
+      if (interrupted()) {
+        status_.say(what_ + ": stopping; the runs save themselves");
+        stop();
+        TORCH_CHECK(false, "[sweep] interrupted: ", done_, " of ", jobs_.size(),
+                    " runs are finished; the same command goes on");
+      }
+      start_some();
+      look();
+      if (status_.due() && !children_.empty()) status_.show(progress());
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return std::move(results_);
+  }
+
+ private:
+  struct Child {
+    size_t job;
+    pid_t process;
+    Clock::time_point begin = Clock::now();
+  };
+
+  void start_some() {
+    for (auto at = waiting_.begin();
+         at != waiting_.end() && static_cast<int64_t>(children_.size()) < side_by_side_;) {
+      at = start(*at) ? waiting_.erase(at) : at + 1;
+    }
+  }
+
+  // False while another process makes the run: its log stays locked for as long as anyone writes to it, even
+  // if who began it was killed.
+  bool start(size_t index) {
+    const Job& job = jobs_[index];
+    const fs::path folder = job.settings.at("output"), log = beside(job, ".log");
+    std::error_code error;
+    fs::create_directories(folder.parent_path(), error);
+    const int descriptor = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    TORCH_CHECK(descriptor >= 0, "[sweep] cannot write '", log.string(), "': ", std::strerror(errno),
+                "; take another --output");
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+      ::close(descriptor);
+      if (elsewhere_.insert(index).second)
+        status_.say(fmt::format("{}: {} is being made by another process", what_, job.name));
+      return false;
+    }
+    if (auto result = load_result(folder)) {  // another process has made it since we looked
+      ::close(descriptor);
+      finish(index, std::move(result), "");
+      return true;
+    }
+    std::vector<std::string> arguments = {"tpgm", "train"};
+    if (is_run(folder)) {
+      arguments.insert(arguments.end(), {"--resume", folder.string()});
+    } else {
+      write_file(beside(job, ".toml"), recipe_text(job.settings));
+      arguments.insert(arguments.end(), {"-c", beside(job, ".toml").string()});
+    }
+    for (const char* key : kHarmless) {
+      const auto given = job.settings.find(key);
+      if (given != job.settings.end() && !(key == std::string("workers") && given->second == "0")) {
+        arguments.push_back(fmt::format("--{}={}", key, given->second));
+      } else if (key == std::string("workers") && side_by_side_ > 1) {
+        arguments.push_back(fmt::format("--workers={}", threads()));
+      }
+    }
+    children_.push_back({index, spawn(arguments, descriptor)});
+    ::close(descriptor);
+    return true;
+  }
+
+  int64_t threads() const {
+    return std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()) / side_by_side_);
+  }
+
+  pid_t spawn(const std::vector<std::string>& arguments, int log) const {
+    std::vector<std::string> variables;
+    bool given = side_by_side_ == 1;
+    for (char** at = environ; *at != nullptr; ++at) {
+      variables.emplace_back(*at);
+      given = given || variables.back().starts_with("OMP_NUM_THREADS=");
+    }
+    if (!given) variables.push_back(fmt::format("OMP_NUM_THREADS={}", threads()));
+    const auto pointers = [](const std::vector<std::string>& texts) {
+      std::vector<char*> result;
+      for (const auto& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+      result.push_back(nullptr);
+      return result;
+    };
+    const auto argv = pointers(arguments), envp = pointers(variables);
+    const pid_t parent = ::getpid();
+    const pid_t process = ::fork();
+    TORCH_CHECK(process >= 0, "[sweep] cannot start a process: ", std::strerror(errno));
+    if (process > 0) return process;
+    // Between fork and exec only what is safe in a signal handler.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a run without its sweep saves itself and ends
+    if (::getppid() != parent) ::_exit(1);
+    const int none = ::open("/dev/null", O_RDONLY);
+    ::dup2(none, STDIN_FILENO);
+    ::dup2(log, STDOUT_FILENO);
+    ::dup2(log, STDERR_FILENO);
+    ::execve("/proc/self/exe", argv.data(), envp.data());
+    ::_exit(127);
+  }
+
+  void look() {
+    for (auto at = children_.begin(); at != children_.end();) {
+      int status = 0;
+      const pid_t ended = ::waitpid(at->process, &status, WNOHANG);
+      if (ended == 0 || (ended < 0 && errno == EINTR)) {
+        ++at;
+        continue;
+      }
+      const size_t index = at->job;
+      at = children_.erase(at);
+      ended_with(index, status);
+    }
+  }
+
+  void ended_with(size_t index, int status) {
+    const Job& job = jobs_[index];
+    std::optional<RunFolder::Json> result;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = load_result(job.settings.at("output"));
+    if (!result && interrupted()) return;  // stopped, not failed
+    std::string error;
+    if (!result) {
+      error = WIFSIGNALED(status)
+                  ? fmt::format("ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
+                  : last_line(beside(job, ".log"));
+    }
+    finish(index, std::move(result), error);
+  }
+
+  void finish(size_t index, std::optional<RunFolder::Json> result, const std::string& error) {
+    const Job& job = jobs_[index];
+    ++done_;
+    const auto count = fmt::format("({}/{})", done_, jobs_.size());
+    if (result) {
+      const auto selection = result->find("selection");
+      const bool known = selection != result->end() && selection->is_number();
+      status_.say(fmt::format(
+          "{}: {}: {} {}", what_, job.name,
+          known ? fmt::format("selection {:.2f} %", selection->get<double>()) : "finished", count));
+      note_seconds(*result);
+    } else {
+      status_.say(fmt::format("{}: {} failed: {} [{}] {}", what_, job.name, error,
+                              beside(job, ".log").string(), count));
+    }
+    results_[index].result = std::move(result);
+    results_[index].error = error;
+  }
+
+  void note_seconds(const RunFolder::Json& result) {
+    const auto seconds = result.find("seconds");
+    if (seconds == result.end() || !seconds->is_number()) return;
+    seconds_ += seconds->get<double>();
+    ++timed_;
+  }
+
+  std::string progress() const {
+    std::string names;
+    for (const auto& child : children_) names += (names.empty() ? "" : ", ") + jobs_[child.job].name;
+    std::string left;
+    if (timed_ > 0) {
+      const double each = std::max(seconds_ / timed_, 1e-3);
+      auto runs = static_cast<double>(waiting_.size());
+      for (const auto& child : children_) runs += std::max(0.0, 1 - seconds_since(child.begin) / each);
+      left = ", " + duration_text(each * runs / static_cast<double>(side_by_side_)) + " left";
+    }
+    return fmt::format("{}/{} runs done, running {}{}", done_, jobs_.size(), names, left);
+  }
+
+  void stop() {
+    for (const auto& child : children_) ::kill(child.process, SIGTERM);
+    for (const auto& child : children_) {
+      while (::waitpid(child.process, nullptr, 0) < 0 && errno == EINTR) {
+      }
+      if (fs::exists(fs::path(jobs_[child.job].settings.at("output")) / "result.json")) ++done_;
+    }
+    children_.clear();
+  }
+
+  const std::vector<Job>& jobs_;
+  int64_t side_by_side_;
+  std::string what_;
+  std::vector<JobResult> results_;
+  std::vector<size_t> waiting_;
+  std::vector<Child> children_;
+  std::set<size_t> elsewhere_;  // runs that another process was seen to make
+  size_t done_ = 0;
+  double seconds_ = 0, timed_ = 0;  // of runs that are finished
+  StatusLine status_;
+};
+
+}  // namespace
+
+std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what) {
+  return Runner(jobs, side_by_side, what).run();
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,212 @@
+// `tpgm reproduce`: a table of the paper from its recipes, beside its numbers.
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+
+#include "tools/command.h"
+#include "tools/cost.h"
+#include "tools/reproduce_plan.h"
+#include "tools/setting_flags.h"
+#include "tools/status_line.h"
+#include "tools/train.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = RunFolder::Json;
+
+struct Arguments {
+  SettingFlags flags;
+  std::vector<std::string> tables;
+  std::string recipes, seeds, rows, output, measure;
+  double scale = 1;
+  int64_t jobs = 1;
+  bool dry_run = false, json = false;
+};
+
+// What the recipes alone decide: a method's own options would be refused by all other rows.
+std::vector<std::string> left_to_recipes() {
+  std::vector<std::string> keys = option_keys();
+  const TrainOptions defaults;
+  TrainOptions::fields([&](const char*, const char* key, const char*, const auto&) { std::erase(keys, key); },
+                       defaults);
+  keys.insert(keys.end(), {"method", "weights", "lp-epochs", "lp-lr", "seed", "output"});
+  return keys;
+}
+
+// As it can be pasted into a shell.
+std::string command_line() {
+  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+  std::string text = "tpgm", word;
+  bool first = true;
+  while (std::getline(stream, word, '\0')) {
+    if (!std::exchange(first, false)) {
+      const bool plain =
+          !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}#~!") == std::string::npos;
+      text += plain ? " " + word : " '" + word + "'";
+    }
+  }
+  return printable(text, kMaxPath);
+}
+
+std::string hours(const Cost& cost, double rate) { return duration_text(cost.work() / rate); }
+
+// measure_rate() in a process of its own: this one would keep memory of the device that the runs need.
+double measure_apart(const TrainOptions& options) {
+  std::string file = (fs::temp_directory_path() / "tpgm-rate-XXXXXX").string();
+  const int descriptor = ::mkstemp(file.data());
+  TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
+  ::close(descriptor);
+  write_file(file, to_toml(options));
+  FILE* pipe = ::popen(fmt::format("/proc/{}/exe reproduce --measure '{}'", ::getpid(), file).c_str(), "r");
+  double rate = 0;
+  const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
+  if (pipe != nullptr) ::pclose(pipe);
+  fs::remove(file);
+  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command goes on");
+  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; it said why, above");
+  return rate;
+}
+
+// The plan, and what it takes at the rate of this machine.
+std::string plan_text(TablePlan& plan, DataSizes& sizes) {
+  std::string text = to_text(plan.cost_table(sizes));
+  if (plan.finished() > 0) text += fmt::format("{} runs are finished\n", plan.finished());
+  if (plan.left().runs == 0) return text + "nothing is left to run\n";
+  say("tpgm reproduce: measuring how fast it goes here\n");
+  const double rate = measure_apart(plan.example());
+  return text +
+         fmt::format("{} runs to make: about {} (h:mm:ss) at {:.1f} training images/s, measured here\n",
+                     plan.left().runs, hours(plan.left(), rate), rate);
+}
+
+std::string markdown(const Comparison& comparison, const Table& table, const std::string& command) {
+  std::string text = fmt::format("# {}\n\n{}\n", comparison.name, to_markdown(table));
+  text += fmt::format("- `{}`\n", command);
+  for (const auto& fact : comparison.facts) text += fmt::format("- {}\n", fact);
+  std::string chosen;
+  for (const auto& row : comparison.rows) {
+    if (!row.chosen.empty())
+      chosen += fmt::format("{}{}: {}", chosen.empty() ? "" : "; ", row.label, row.chosen);
+  }
+  if (!chosen.empty()) text += fmt::format("- Chosen on selection data: {}\n", chosen);
+  for (const auto& row : comparison.rows) {
+    if (!row.error.empty()) text += fmt::format("- {} failed: {}\n", row.label, row.error);
+  }
+  return text;
+}
+
+// Makes one table; false if a run failed.
+bool reproduce(TablePlan& plan, const fs::path& folder, Json* json) {
+  const bool fine = plan.run();
+  const auto comparison = plan.comparison();
+  for (const auto& row : comparison.rows) {
+    if (!row.error.empty())
+      say(fmt::format("tpgm reproduce: {}: {} failed: {}\n", comparison.name, row.label, row.error));
+  }
+  const auto table = to_table(comparison);
+  const auto command = command_line();
+  const auto text = markdown(comparison, table, command);
+  write_file(folder / "table.md", text);
+  write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
+  write_file(folder / "table.csv", long_csv(comparison));
+  if (json != nullptr) {
+    json->push_back(to_json(comparison));
+  } else {
+    fmt::print("{}\n{}\n", comparison.name, to_text(table));
+    for (const auto& fact : comparison.facts) fmt::print("{}\n", fact);
+    for (const auto& row : comparison.rows) {
+      if (!row.chosen.empty()) fmt::print("{}: {}\n", row.label, row.chosen);
+    }
+    fmt::print("{}\n\n", (folder / "table.md").string());
+  }
+  return fine;
+}
+
+int run_all(const Arguments& args) {
+  if (!args.measure.empty()) {
+    fmt::print("{}\n", measure_rate(make_options(load_recipe(args.measure).settings)));
+    return 0;
+  }
+  if (args.tables.empty()) throw UsageError("a table is needed: a name of 'tpgm list recipes', or a folder");
+  if (args.output.empty()) throw UsageError("--output is required: the folder of all runs and tables");
+  ReproduceOptions options;
+  options.given = args.flags.given();
+  options.scale = args.scale;
+  options.side_by_side = std::max<int64_t>(1, args.jobs);
+  options.output = fs::absolute(args.output).lexically_normal();
+  from_text("--seeds", args.seeds, options.seeds);
+  from_text("--rows", args.rows, options.rows);
+  interrupted();
+
+  // All of them are looked at before the first begins.
+  const auto folders = find_tables(args.tables, args.recipes);
+  std::vector<std::unique_ptr<TablePlan>> plans;
+  for (const auto& folder : folders)
+    plans.push_back(std::make_unique<TablePlan>(load_table(folder.path, folder.name), options));
+  DataSizes sizes;
+  for (auto& plan : plans) {
+    const auto text = plan_text(*plan, sizes);
+    if (args.dry_run) {
+      fmt::print("{}\n", text);
+    } else {
+      say(text);
+    }
+  }
+  if (args.dry_run) return 0;
+  bool fine = true;
+  Json all = {{"tables", Json::array()}};
+  for (size_t i = 0; i < plans.size(); ++i)
+    fine =
+        reproduce(*plans[i], options.output / folders[i].name, args.json ? &all["tables"] : nullptr) && fine;
+  if (args.json) fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (!fine) say("tpgm reproduce: some runs failed; the same command tries them again\n");
+  return fine ? 0 : 1;
+}
+
+}  // namespace
+
+Run configure_reproduce(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  app.add_option("tables", args->tables,
+                 "Tables, by a name of 'tpgm list recipes' or as folders with a paper.csv; a folder of such "
+                 "folders: all of them");
+  app.add_option(
+      "-o,--output", args->output,
+      "A folder in which each table has one, with every run and table.md, table.tex and table.csv. "
+      "The same command goes on where it was stopped");
+  app.add_option("--rows", args->rows, "Only these, by recipe or label, and what they take from: ft,tpgm");
+  app.add_option("--seeds", args->seeds, "In the place of the recipes', for all rows that train: 0,1,2");
+  app.add_option(
+         "--scale", args->scale,
+         "The same plan, made small: this share of the pictures (--fraction, --test-fraction), of the "
+         "epochs (at least 1; of warm-up, probing, patience and --decay-epochs, too) and of radius steps "
+         "that come at the end. Options that are given stay as they are. Batches and rates are not "
+         "scaled")
+      ->check(CLI::Range(1e-9, 1.0));
+  app.add_option("--recipes", args->recipes,
+                 "Where tables are looked for; default: ./recipes, then those that came with this program");
+  app.add_option("-j,--jobs", args->jobs, "Runs side by side")->check(CLI::Range(1, 1024));
+  app.add_flag("--dry-run", args->dry_run,
+               "Only the plan: runs, steps and pictures of each row, and how long they take here, from a few "
+               "steps that are really made");
+  app.add_option("--measure", args->measure, "")->group("");  // for this program itself
+  app.add_flag("--json", args->json, "The tables for a program to read");
+  args->flags.add_all(app, left_to_recipes());
+  app.footer(
+      "These options beat the recipes', but --epochs leaves rows alone that do not train (epochs = 0).");
+  return [args] { return run_all(*args); };
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,40 @@
+// Our numbers beside the paper's: as a table, as CSV, as JSON, and what has to be said of them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tools/reproduce_table.h"
+#include "tools/results.h"
+#include "tpgm/report/table.h"
+
+namespace tpgm::tools {
+
+struct ComparedRow {
+  std::string label, spec;
+  std::vector<Score> scores;                        ///< ours; empty: it failed
+  std::vector<std::optional<PaperNumber>> numbers;  ///< the paper's, by Comparison::tests
+  std::string chosen;                               ///< "lr=0.01"; empty: nothing was swept
+  size_t seeds = 0;
+  std::string error;
+};
+
+struct Comparison {
+  std::string name;
+  std::vector<std::pair<std::string, std::string>> tests;  ///< name and title, as the paper has them
+  std::vector<ComparedRow> rows;
+  std::vector<std::string> facts;  ///< sentences: the command, seeds, scale, device
+};
+
+/// Tests in distribution first, then averages, then changes against the first row. Of every row that the
+/// paper has: ours, the paper's and the difference; of others ours alone. Throws if no row has numbers.
+Table to_table(const Comparison& comparison);
+
+/// A line for each row and test: row,recipe,test,id,mean,std,seeds,paper,paper_std,difference.
+std::string long_csv(const Comparison& comparison);
+
+RunFolder::Json to_json(const Comparison& comparison);
+
+}  // namespace tpgm::tools

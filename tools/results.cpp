@@ -1,0 +1,137 @@
+#include "tools/results.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tpgm::tools {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+std::string percent(double value) { return std::isfinite(value) ? fmt::format("{:.2f}", value) : "–"; }
+
+std::string with_deviation(const Score& score) {
+  return score.values.size() > 1 ? fmt::format("{:.2f} ({:.2f})", score.mean(), score.deviation())
+                                 : percent(score.mean());
+}
+
+double change(double value, double first) { return 100 * (value - first) / first; }
+
+}  // namespace
+
+double Score::mean() const {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? kNone : sum / static_cast<double>(values.size());
+}
+
+double Score::deviation() const {
+  if (values.size() < 2) return 0;
+  double sum = 0;
+  for (const double value : values) sum += (value - mean()) * (value - mean());
+  return std::sqrt(sum / static_cast<double>(values.size() - 1));
+}
+
+double ResultRow::average(bool id) const {
+  double sum = 0, count = 0;
+  for (const auto& score : scores) {
+    if (score.id != id) continue;
+    sum += score.mean();
+    ++count;
+  }
+  return count > 0 ? sum / count : kNone;
+}
+
+std::vector<Score> scores_of(const std::vector<RunFolder::Json>& results) {
+  std::vector<Score> scores;
+  for (const auto& result : results) {
+    for (size_t i = 0; i < result.at("tests").size(); ++i) {
+      const auto& test = result["tests"][i];
+      if (&result == &results.front()) scores.push_back({test.at("name"), test.at("id"), {}});
+      TORCH_CHECK(i < scores.size() && scores[i].test == test.at("name").get<std::string>(),
+                  "[results] runs of one row were tested on different data");
+      scores[i].values.push_back(test.at("top1").is_null() ? kNone : test.at("top1").get<double>());
+    }
+  }
+  return scores;
+}
+
+Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
+                    const std::vector<std::pair<std::string, std::string>>& titles) {
+  Table table;
+  table.caption = caption;
+  const auto first =
+      std::find_if(rows.begin(), rows.end(), [](const auto& row) { return !row.scores.empty(); });
+  TORCH_CHECK(first != rows.end(), "[results] no row has any numbers");
+  std::vector<size_t> order;  // in distribution first
+  for (const bool id : {true, false}) {
+    for (size_t i = 0; i < first->scores.size(); ++i) {
+      if (first->scores[i].id == id) order.push_back(i);
+    }
+  }
+  const auto ids =
+      std::count_if(first->scores.begin(), first->scores.end(), [](const auto& s) { return s.id; });
+  const auto others = static_cast<std::ptrdiff_t>(order.size()) - ids;
+  const bool changes = rows.size() > 1 && &*first == rows.data();
+
+  table.columns = {""};
+  for (const size_t i : order) {
+    std::string title = first->scores[i].test;
+    for (const auto& [name, other] : titles) {
+      if (name == title) title = other;
+    }
+    table.columns.push_back(title);
+  }
+  // What each of the last columns shows: of which tests, and whether as a change.
+  std::vector<std::pair<bool, bool>> statistics;
+  if (ids > 1) statistics.emplace_back(true, false);
+  if (others > 1) statistics.emplace_back(false, false);
+  if (changes && ids > 0) statistics.emplace_back(true, true);
+  if (changes && others > 0) statistics.emplace_back(false, true);
+  const bool both = ids > 0 && others > 0;
+  for (const auto& [id, relative] : statistics)
+    table.columns.push_back(
+        fmt::format("{}{}", both ? (id ? "ID " : "OOD ") : "", relative ? "Δ (%)" : "avg."));
+  if (both) {
+    table.groups = {{"ID", static_cast<int>(ids)}, {"OOD", static_cast<int>(others)}};
+    if (!statistics.empty()) table.groups.emplace_back("Statistics", static_cast<int>(statistics.size()));
+  }
+
+  std::vector<std::vector<double>> numbers;
+  for (const auto& row : rows) {
+    std::vector<std::string> cells = {row.name};
+    auto& values = numbers.emplace_back();
+    TORCH_CHECK(row.scores.empty() || row.scores.size() == order.size(), "[results] '", row.name,
+                "' was tested on other data than '", first->name, "'");
+    for (const size_t i : order) {
+      TORCH_CHECK(row.scores.empty() || row.scores[i].test == first->scores[i].test, "[results] '", row.name,
+                  "' was tested on other data than '", first->name, "'");
+      cells.push_back(row.scores.empty() ? "failed" : with_deviation(row.scores[i]));
+      values.push_back(row.scores.empty() ? kNone : row.scores[i].mean());
+    }
+    for (const auto& [id, relative] : statistics) {
+      const double average = row.average(id);
+      values.push_back(relative ? change(average, first->average(id)) : average);
+      cells.push_back(percent(values.back()));
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  for (size_t column = 0; rows.size() > 1 && column < numbers.front().size(); ++column) {
+    std::string best;  // as it is printed: equals are all best
+    double most = -std::numeric_limits<double>::infinity();
+    for (const auto& values : numbers) {
+      if (values[column] > most) most = values[column], best = percent(values[column]);
+    }
+    for (size_t row = 0; row < numbers.size(); ++row) {
+      if (std::isfinite(numbers[row][column]) && percent(numbers[row][column]) == best)
+        table.marked.emplace_back(row, column + 1);
+    }
+  }
+  return table;
+}
+
+}  // namespace tpgm::tools

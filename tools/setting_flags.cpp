@@ -1,0 +1,139 @@
+// The table of options, as flags.
+#include "tools/setting_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tpgm/methods/registry.h"
+
+namespace tpgm::tools {
+namespace {
+
+template <class T>
+const char* cli_type() {
+  if constexpr (kIsOptional<T>) {
+    return cli_type<typename T::value_type>();
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "FLOAT";
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return "INT";
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    return "FLOAT,...";
+  } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    return "TEXT,...";
+  } else {
+    return "TEXT";
+  }
+}
+
+// The command line's own message begins with the flag.
+CLI::Validator checks(const std::string& key) {
+  const auto check = [key](std::string& text) {
+    try {
+      make_options({{key, text}});
+    } catch (const c10::Error& error) {
+      std::string message = error_text(error);
+      const std::string flag = "--" + key;
+      if (message.starts_with(flag)) message = message.substr(flag.size());
+      return message.substr(std::min(message.find_first_not_of(": "), message.size()));
+    }
+    return std::string();
+  };
+  return {check, ""};
+}
+
+/// An option that several methods have, each with what it is there.
+struct MethodOption {
+  std::string type;
+  std::vector<std::pair<std::string, std::vector<std::string>>> uses;  // help with default; methods
+
+  std::string help() const {
+    std::vector<std::string> texts;
+    for (const auto& [text, names] : uses)
+      texts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), text));
+    return fmt::format("{}", fmt::join(texts, "; "));
+  }
+};
+
+}  // namespace
+
+void SettingFlags::add(CLI::App& app, const std::string& names, const std::string& help) {
+  const std::string key = names.substr(names.rfind("--") + 2);
+  const TrainOptions defaults;
+  TrainOptions::fields(
+      [&](const char*, const char* each, const char* usual_help, const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if (key != each) return;
+        Flag& flag = flags_[key];
+        const std::string text = help.empty() ? usual_help : help;
+        if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) {
+          const auto off = key.starts_with("no-") ? key.substr(3) : "no-" + key;
+          flag.is_switch = true;
+          flag.option = app.add_flag(fmt::format("{},!--{}", names, off), flag.on,
+                                     fmt::format("{}; default: {}", text, to_text(value)));
+        } else {
+          flag.option = app.add_option(names, flag.text, text)->type_name(cli_type<T>())->check(checks(key));
+          if constexpr (kIsVector<T>) flag.option->join(',');
+          flag.option->default_str(to_text(value));
+        }
+      },
+      defaults);
+  TORCH_CHECK(flags_.contains(key), "[SettingFlags] no option '", key, "'");
+}
+
+void SettingFlags::add_pictures(CLI::App& app) {
+  for (const char* names : {"--crop-pct", "--mean", "--std", "--interpolation"}) add(app, names);
+  add(app, "--decode", "exact (Pillow's pixels) or fast (DCT scaling)");
+  for (const char* names : {"-j,--workers", "--on-bad-image", "--max-pixels"}) add(app, names);
+}
+
+void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& without) {
+  const auto left_out = [&](const std::string& key) {
+    return std::find(without.begin(), without.end(), key) != without.end();
+  };
+  const TrainOptions defaults;
+  TrainOptions::fields(
+      [&](const char* group, const std::string& key, const char*, const auto&) {
+        if (left_out(key)) return;
+        const char* letter = key == "batch-size" ? "-b," : key == "output" ? "-o," : "";
+        add(app, fmt::format("{}--{}", letter, key));
+        flags_[key].option->group(group);
+      },
+      defaults);
+
+  std::map<std::string, MethodOption> options;
+  for (const auto& method : methods()) {
+    for (const auto& option : method.options) {
+      std::string key = option.name;
+      std::replace(key.begin(), key.end(), '_', '-');
+      // The trainer knows the head, and counts epochs, not steps.
+      if (flags_.contains(key) || left_out(key) || key == "lp-steps" || key == "head") continue;
+      auto& all = options[key];
+      all.type = option.type;
+      const std::string text =
+          fmt::format("{}{}", option.help,
+                      option.default_value.empty() ? "" : fmt::format(" [{}]", option.default_value));
+      if (all.uses.empty() || all.uses.back().first != text) all.uses.push_back({text, {}});
+      all.uses.back().second.push_back(method.name);
+    }
+  }
+  for (const auto& [key, option] : options) {
+    auto& flag = flags_[key];
+    flag.option =
+        app.add_option("--" + key, flag.text, option.help())->type_name(option.type)->group("Method");
+  }
+}
+
+Settings SettingFlags::given() const {
+  Settings settings;
+  for (const auto& [key, flag] : flags_) {
+    if (flag.option->count() == 0) continue;
+    settings[key] = flag.is_switch ? to_text(flag.on) : flag.text;
+  }
+  return settings;
+}
+
+}  // namespace tpgm::tools

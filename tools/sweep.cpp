@@ -1,0 +1,349 @@
+// From a recipe to runs, and from their results to a table.
+#include "tools/sweep.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "tools/command.h"
+#include "tools/results.h"
+#include "tools/text.h"
+#include "tpgm/core/names.h"
+#include "tpgm/io/untrusted.h"
+#include "tpgm/report/table.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = RunFolder::Json;
+
+struct Axis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+std::string key_of(const std::string& entry) {
+  std::string key = entry.substr(0, entry.find('='));
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
+Axis parse_axis(const std::string& entry) {
+  Axis axis{key_of(entry), {}};
+  const size_t at = entry.find('=');
+  TORCH_CHECK(at != std::string::npos && at > 0, "[sweep] '", printable(entry),
+              "': a sweep is KEY=VALUE,VALUE, such as lr=1e-3,1e-2");
+  from_text("[sweep] " + axis.key, entry.substr(at + 1), axis.values);
+  const auto known = option_keys();
+  TORCH_CHECK(std::find(known.begin(), known.end(), axis.key) != known.end(), "[sweep] no option '",
+              printable(axis.key), "'; did you mean '", nearest(axis.key, known), "'?");
+  TORCH_CHECK(axis.key != "seed", "[sweep] seed: give seeds with --seeds ", entry.substr(at + 1));
+  TORCH_CHECK(axis.key != "output", "[sweep] output: each run has a folder of its own below it");
+  const std::set<std::string> different(axis.values.begin(), axis.values.end());
+  TORCH_CHECK(!axis.values.empty() && different.size() == axis.values.size() && !different.contains(""),
+              "[sweep] '", printable(entry), "': a value is empty or there twice, or there is none");
+  return axis;
+}
+
+// Relative ones would be taken as relative to the recipes that are written for the runs.
+void make_absolute(Settings& settings) {
+  for (const char* key : {"checkpoint", "weights", "data-dir", "class-list", "output", "head"}) {
+    const auto found = settings.find(key);
+    if (found == settings.end() || found->second.empty()) continue;
+    if (key == std::string("head") && (found->second == "fresh" || found->second == "checkpoint")) continue;
+    found->second = fs::absolute(found->second).lexically_normal().string();
+  }
+}
+
+std::string file_name(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+TrainOptions check_options(const Job& job) {
+  try {
+    return make_options(job.settings);
+  } catch (const c10::Error& error) {
+    const bool methods = job.swept.contains("method");
+    TORCH_CHECK(false, "[sweep] ", job.name, ": ", error_text(error),
+                methods ? "; sweep methods that differ in options in commands of their own" : "");
+  }
+}
+
+// Results by method, in the order of the sweep.
+std::vector<std::pair<std::string, std::vector<JobResult>>> by_method(const std::vector<JobResult>& results) {
+  std::vector<std::pair<std::string, std::vector<JobResult>>> groups;
+  for (const auto& result : results) {
+    const auto found = result.job->settings.find("method");
+    const std::string method = found == result.job->settings.end() ? TrainOptions().method : found->second;
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == method; });
+    if (at == groups.end()) at = groups.insert(groups.end(), {method, {}});
+    at->second.push_back(result);
+  }
+  return groups;
+}
+
+Json to_json(const Settings& settings) {
+  Json json = Json::object();
+  for (const auto& [key, value] : settings) json[key] = value;
+  return json;
+}
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || !found->is_number() ? "" : fmt::format("{}", found->get<double>());
+}
+
+std::string every_run(const std::vector<JobResult>& results) {
+  std::set<std::string> keys;
+  std::vector<std::string> tests;
+  for (const auto& result : results) {
+    for (const auto& [key, value] : result.job->swept) keys.insert(key);
+    if (!result.result || !tests.empty()) continue;
+    for (const auto& test : result.result->at("tests")) tests.push_back(test.at("name"));
+  }
+  Table table;
+  table.columns.assign(keys.begin(), keys.end());
+  table.columns.insert(table.columns.end(), {"seed", "status", "selection"});
+  table.columns.insert(table.columns.end(), tests.begin(), tests.end());
+  table.columns.emplace_back("run");
+  for (const auto& result : results) {
+    auto& cells = table.rows.emplace_back();
+    for (const auto& key : keys)
+      cells.push_back(result.job->swept.contains(key) ? result.job->swept.at(key) : "");
+    cells.push_back(result.job->seed);
+    cells.emplace_back(result.result ? "finished" : "failed");
+    cells.push_back(result.result ? text_of(*result.result, "selection") : "");
+    for (size_t i = 0; i < tests.size(); ++i)
+      cells.push_back(result.result ? text_of(result.result->at("tests").at(i), "top1") : "");
+    cells.push_back(result.job->settings.at("output"));
+  }
+  return to_csv(table);
+}
+
+Json as_json(const JobResult& result) {
+  Json json = {{"name", result.job->name},
+               {"swept", to_json(result.job->swept)},
+               {"seed", result.job->seed},
+               {"run", result.job->settings.at("output")},
+               {"status", result.result ? "finished" : "failed"}};
+  if (result.result) {
+    json["result"] = *result.result;
+  } else {
+    json["error"] = result.error;
+  }
+  return json;
+}
+
+Json as_json(const std::string& method, const std::vector<const JobResult*>& best,
+             const std::vector<Score>& scores) {
+  Json tests = Json::array(), runs = Json::array();
+  for (const auto& score : scores)
+    tests.push_back({{"name", score.test},
+                     {"id", score.id},
+                     {"mean", number(score.mean())},
+                     {"std", number(score.deviation())},
+                     {"values", score.values}});
+  for (const auto* run : best) runs.push_back(run->job->settings.at("output"));
+  return {{"method", method},
+          {"chosen", best.empty() ? Json(nullptr) : to_json(best.front()->job->swept)},
+          {"selection", best.empty() ? Json(nullptr) : number(mean_selection(best))},
+          {"tests", tests},
+          {"runs", runs}};
+}
+
+void print_runs(const std::vector<Job>& jobs) {
+  DataSizes sizes;
+  Cost all;
+  for (const auto& job : jobs) {
+    const auto options = make_options(job.settings);
+    const Cost cost = cost_of(options, sizes.of(options));
+    fmt::print("{:<40} {:>9} steps\n", job.name, grouped(cost.steps));
+    all += cost;
+  }
+  fmt::print("{} runs, {} steps, {} pictures trained on\n", jobs.size(), grouped(all.steps),
+             grouped(all.training));
+}
+
+}  // namespace
+
+void override_with(Recipe& recipe, const Settings& given) {
+  for (const auto& [key, value] : given) {
+    recipe.settings[key] = value;
+    for (auto* entries : {&recipe.sweep, &recipe.take})
+      std::erase_if(*entries, [&key = key](const std::string& entry) { return key_of(entry) == key; });
+    if (key == "seed") recipe.seeds.clear();
+  }
+}
+
+std::vector<Job> expand(const Recipe& recipe) {
+  Settings common = recipe.settings;
+  TORCH_CHECK(common.contains("output") && !common["output"].empty(),
+              "[sweep] --output is required: the folder in which each run has one");
+  make_absolute(common);
+  const fs::path folder = common["output"];
+  std::vector<Axis> axes;
+  for (const auto& entry : recipe.sweep) {
+    axes.push_back(parse_axis(entry));
+    for (size_t i = 0; i + 1 < axes.size(); ++i)
+      TORCH_CHECK(axes[i].key != axes.back().key, "[sweep] '", axes[i].key, "' is swept twice");
+  }
+  auto seeds = recipe.seeds;
+  if (seeds.empty()) seeds.push_back(common.contains("seed") ? common["seed"] : "0");
+  TORCH_CHECK(std::set<std::string>(seeds.begin(), seeds.end()).size() == seeds.size(),
+              "[sweep] a seed is there twice");
+
+  std::vector<Job> jobs = {{"", common, {}, ""}};
+  for (const auto& axis : axes) {
+    std::vector<Job> more;
+    for (const auto& job : jobs) {
+      for (const auto& value : axis.values) {
+        more.push_back(job);
+        more.back().name += fmt::format("{}={},", axis.key, value);
+        more.back().settings[axis.key] = more.back().swept[axis.key] = value;
+      }
+    }
+    jobs = std::move(more);
+  }
+  std::vector<Job> all;
+  std::set<fs::path> folders;
+  for (const auto& job : jobs) {
+    for (const auto& seed : seeds) {
+      all.push_back(job);
+      auto& one = all.back();
+      one.name += "seed=" + seed;
+      one.seed = one.settings["seed"] = seed;
+      one.settings["output"] = (folder / file_name(one.name)).string();
+      make_absolute(one.settings);
+      TORCH_CHECK(folders.insert(one.settings["output"]).second, "[sweep] two runs would be called '",
+                  one.name, "'");
+      check_options(one);
+    }
+  }
+  return all;
+}
+
+void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes) {
+  std::map<std::string, const Job*> first;  // of a method
+  for (const auto& job : jobs) {
+    const auto options = make_options(job.settings);
+    const auto* other = first.try_emplace(options.method, &job).first->second;
+    if (other->swept == job.swept) continue;
+    TORCH_CHECK(sizes.of(options).selection > 0, "[sweep] there are no selection data to choose between ",
+                other->name, " and ", job.name, " by; a larger --selection-fraction holds some out");
+  }
+}
+
+double mean_selection(const std::vector<const JobResult*>& group) {
+  double sum = 0;
+  for (const auto* each : group) {
+    const auto selection = each->result ? each->result->find("selection") : Json::const_iterator();
+    const bool known = each->result && selection != each->result->end() && selection->is_number();
+    sum += known ? selection->get<double>() : std::numeric_limits<double>::quiet_NaN();
+  }
+  return sum / static_cast<double>(group.size());
+}
+
+std::vector<const JobResult*> best_of(const std::vector<JobResult>& results) {
+  std::vector<std::vector<const JobResult*>> groups;
+  for (const auto& result : results) {
+    const auto same = [&](const auto& group) { return group.front()->job->swept == result.job->swept; };
+    auto at = std::find_if(groups.begin(), groups.end(), same);
+    if (at == groups.end()) at = groups.emplace(groups.end());
+    at->push_back(&result);
+  }
+  std::erase_if(groups, [](const auto& group) {
+    return std::any_of(group.begin(), group.end(), [](const auto* each) { return !each->result; });
+  });
+  if (groups.empty()) return {};
+  if (groups.size() == 1) return groups.front();
+  const std::vector<const JobResult*>* best = nullptr;
+  for (const auto& group : groups) {
+    const double mean = mean_selection(group);
+    TORCH_CHECK(std::isfinite(mean), "[sweep] '", group.front()->job->name,
+                "' has no accuracy on selection data to choose by; --selection-fraction 0.1 holds some out");
+    if (best == nullptr || mean > mean_selection(*best)) best = &group;
+  }
+  return *best;
+}
+
+std::string chosen_text(const Settings& swept) {
+  std::vector<std::string> texts;
+  for (const auto& [key, value] : swept) texts.push_back(key + "=" + value);
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+int run_sweep(const Recipe& recipe, int64_t side_by_side, bool dry_run, bool json) {
+  const auto jobs = expand(recipe);
+  if (dry_run) {
+    print_runs(jobs);
+    return 0;
+  }
+  DataSizes sizes;
+  check_choosable(jobs, sizes);
+  const auto results = run_jobs(jobs, side_by_side, "tpgm train");
+  const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
+  write_file(folder / "sweep.csv", every_run(results));
+
+  std::vector<ResultRow> rows;
+  std::vector<std::string> notes, chosen;
+  Json all = {{"runs", Json::array()}, {"rows", Json::array()}};
+  for (const auto& [method, of_method] : by_method(results)) {
+    const auto best = best_of(of_method);
+    std::vector<Json> found;
+    for (const auto* each : best) found.push_back(*each->result);
+    rows.push_back({method, scores_of(found)});
+    all["rows"].push_back(as_json(method, best, rows.back().scores));
+    Settings swept = best.empty() ? Settings() : best.front()->job->swept;
+    swept.erase("method");
+    chosen.push_back(chosen_text(swept));
+    if (best.empty()) {
+      notes.push_back(method + ": no combination without a failed run");
+    } else {
+      const double selection = mean_selection(best);
+      notes.push_back(fmt::format("{}: {}{}{}", method, chosen.back(), chosen.back().empty() ? "" : "; ",
+                                  fmt::format("{} seed{}", best.size(), best.size() == 1 ? "" : "s")));
+      if (std::isfinite(selection)) notes.back() += fmt::format("; selection {:.2f} %", selection);
+    }
+  }
+  int failed = 0;
+  for (const auto& result : results) {
+    all["runs"].push_back(as_json(result));
+    failed += result.result ? 0 : 1;
+  }
+  const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.scores.empty(); });
+  if (any) {
+    Table table = results_table(rows);
+    std::string lines;
+    for (const auto& note : notes) lines += note + "\n";
+    write_file(folder / "table.tex", to_latex(table));
+    write_file(folder / "table.md",
+               to_markdown(table) + "\n" + fmt::format("- {}\n", fmt::join(notes, "\n- ")));
+    if (!json) fmt::print("{}\n{}{}\n", to_text(table), lines, (folder / "table.md").string());
+    table.groups.clear();
+    table.columns.emplace_back("chosen");
+    for (size_t i = 0; i < rows.size(); ++i) table.rows[i].push_back(chosen[i]);
+    write_file(folder / "table.csv", to_csv(table));
+  }
+  if (json) fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+  if (failed > 0)
+    say(fmt::format("tpgm train: {} of {} runs failed; the same command tries them again\n", failed,
+                    results.size()));
+  for (const auto& result : results) {
+    if (!result.result)
+      say(fmt::format("    {}: see {}.log\n", result.job->name, result.job->settings.at("output")));
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,142 @@
+// Counts of right answers, kept where the logits are until the last batch.
+#include "tpgm/train/evaluate.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "tpgm/io/untrusted.h"
+#include "tpgm/models/precision.h"
+
+namespace tpgm {
+namespace {
+
+constexpr const char* kCall = "evaluate";
+
+// Every submodule's training flag, put back on destruction.
+class EvalMode {
+ public:
+  explicit EvalMode(Classifier& model) : model_(model), was_training_(model.is_training()) {
+    for (const auto& child : model.modules(/*include_self=*/false))
+      children_.emplace_back(child, child->is_training());
+    model.eval();
+  }
+  ~EvalMode() {
+    model_.train(was_training_);
+    for (const auto& [child, training] : children_) child->train(training);  // parents come first
+  }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  Classifier& model_;
+  bool was_training_;
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> children_;
+};
+
+// Those that occur, in order; throws for labels that the head does not have.
+std::vector<int64_t> classes_in(const SampleSubset& subset, int64_t num_classes) {
+  std::vector<bool> occurs(static_cast<size_t>(num_classes));
+  for (const int64_t index : subset.indices) {
+    const int64_t label = subset.samples->label(index);
+    TORCH_CHECK(label < num_classes, "[", kCall, "] '", printable(subset.samples->place(index), kMaxPath),
+                "' has label ", label, ", and the head ", num_classes,
+                " classes: open the data with the classes that the head knows");
+    if (label >= 0) occurs[static_cast<size_t>(label)] = true;
+  }
+  std::vector<int64_t> classes;
+  for (size_t k = 0; k < occurs.size(); ++k) {
+    if (occurs[k]) classes.push_back(static_cast<int64_t>(k));
+  }
+  TORCH_CHECK(!classes.empty(), "[", kCall, "] '", printable(subset.samples->title()),
+              "' has no picture with a label: there is nothing to be right about");
+  return classes;
+}
+
+double percent(int64_t part, int64_t whole) {
+  return whole == 0 ? std::numeric_limits<double>::quiet_NaN()
+                    : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+double Accuracy::top1() const { return percent(right, pictures); }
+double Accuracy::top5() const { return percent(right5, pictures); }
+
+Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& options) {
+  const at::NoGradGuard no_grad;
+  const EvalMode eval_mode(model);
+  const SampleSubset& subset = loader.subset();
+  const c10::Device device = model.head->weight.device();
+  const int64_t num_classes = model.num_classes();
+  const auto occurring = classes_in(subset, num_classes);
+
+  Accuracy result;
+  result.class_pictures.resize(static_cast<size_t>(num_classes));
+  result.scored_classes = options.subset ? static_cast<int64_t>(occurring.size()) : num_classes;
+  const int64_t five = std::min<int64_t>(5, result.scored_classes);
+  // Of a class its place among those that are scored; the last entry is that of no label, -1.
+  at::Tensor scored, places;
+  if (options.subset) {
+    scored = at::tensor(occurring);
+    places = at::full({num_classes + 1}, -1, at::kLong);
+    places.index_copy_(0, scored, at::arange(result.scored_classes));
+    scored = scored.to(device);
+    places = places.to(device);
+  }
+  // One row for "no label" behind the classes'.
+  const at::Tensor right = at::zeros({num_classes + 1}, at::TensorOptions(device).dtype(at::kLong));
+  const at::Tensor right5 = at::zeros({num_classes + 1}, right.options());
+  const at::Tensor loss = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+
+  loader.start(0);
+  while (const auto batch = loader.next()) {
+    if (!batch->indices.empty()) {
+      at::Tensor logits;
+      {
+        std::optional<Autocast> autocast;
+        if (options.amp) autocast.emplace(device.type());
+        logits = model.forward(batch->images).to(at::kFloat);
+      }
+      at::Tensor targets = batch->labels;
+      const at::Tensor rows = at::where(targets < 0, num_classes, targets);
+      if (options.subset) {
+        logits = logits.index_select(1, scored);
+        targets = places.index_select(0, rows);
+      }
+      const at::Tensor first = logits.argmax(1) == targets;
+      const at::Tensor best = std::get<1>(logits.topk(five, 1));
+      // Among equal logits topk may choose others than argmax does.
+      const at::Tensor among = (best == targets.unsqueeze(1)).any(1).logical_or_(first);
+      right.index_add_(0, rows, first.to(at::kLong));
+      right5.index_add_(0, rows, among.to(at::kLong));
+      loss.add_(at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/-1));
+    }
+    for (const int64_t index : batch->indices) {
+      const int64_t label = subset.samples->label(index);
+      if (label < 0) continue;
+      ++result.pictures;
+      ++result.class_pictures[static_cast<size_t>(label)];
+    }
+    if (options.progress) options.progress(batch->indices.size());
+  }
+  result.skipped = static_cast<int64_t>(loader.skipped().size());
+
+  // All that is asked of the device, at once; counts of pictures are exact in float64.
+  const at::Tensor counts = at::cat({right.to(at::kDouble), right5.to(at::kDouble), loss.reshape({1})}).cpu();
+  const auto* count = counts.const_data_ptr<double>();
+  for (int64_t k = 0; k < num_classes; ++k) {
+    result.class_right.push_back(static_cast<int64_t>(count[k]));
+    result.right += result.class_right.back();
+    result.right5 += static_cast<int64_t>(count[num_classes + 1 + k]);
+  }
+  result.loss = result.pictures == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                     : count[2 * (num_classes + 1)] / static_cast<double>(result.pictures);
+  return result;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,40 @@
+// How often a model is right.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "tpgm/data/loader.h"
+#include "tpgm/models/classifier.h"
+
+namespace tpgm {
+
+struct Accuracy {
+  int64_t pictures = 0;  ///< with a label, and readable
+  int64_t right = 0, right5 = 0;
+  int64_t skipped = 0;  ///< that could not be read
+  double loss = 0;      ///< mean cross-entropy over the scored classes; NaN of no pictures
+  /// Over which classes a prediction was made.
+  int64_t scored_classes = 0;
+  std::vector<int64_t> class_pictures, class_right;  ///< of each class of the head
+
+  /// In per cent; NaN of no pictures.
+  double top1() const;
+  double top5() const;
+};
+
+struct EvaluateOptions {
+  bool amp = false;
+  /// Score over the classes that occur in the loader's subset only; the others' logits do not count.
+  bool subset = false;
+  /// Told the number of pictures after each batch; may throw to stop.
+  std::function<void(size_t)> progress;
+};
+
+/// In eval() mode, without gradients; the mode of each submodule is put back. The loader begins at epoch 0
+/// and is read to its end. One host synchronisation, after the last batch. Throws if no picture has a label,
+/// or one has a label that the head does not have.
+Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& options = {});
+
+}  // namespace tpgm

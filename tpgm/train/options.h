@@ -1,0 +1,221 @@
+// Everything a training run can be told, in one table: the keys of recipes are the flags of `tpgm train`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tpgm/methods/options.h"
+
+namespace tpgm {
+
+/// Options as text, by their keys: "batch-size" → "256".
+using Settings = std::map<std::string, std::string>;
+
+struct TrainOptions {
+  std::string model, checkpoint, head = "fresh", weights;
+  std::string data_dir, train, class_list, classes = "all";
+  std::vector<std::string> test, id;
+  double fraction = 1, radius_fraction = 0.1, selection_fraction = 0.1, test_fraction = 1;
+  int64_t split_seed = 0;
+  bool share_validation = false;
+
+  std::string method = "ft";
+  /// Of the method, by the names that methods() lists.
+  std::map<std::string, std::string> method_options;
+
+  int64_t epochs = 10, batch_size = 64, grad_accum_steps = 1;
+  std::optional<int64_t> validation_batch_size, radius_batch_size;
+  std::string opt = "adamw";
+  double lr = 1e-5, momentum = 0.9, opt_eps = 1e-8, weight_decay = 0, layer_decay = 1, clip_grad = 0;
+  std::vector<double> opt_betas = {0.9, 0.999};
+  std::optional<double> head_lr, lp_lr;
+  bool nesterov = true, decay_all = false;
+  std::string sched = "cosine";
+  bool sched_on_updates = true;
+  double min_lr = 0, warmup_lr = 0, decay_rate = 0.1;
+  int64_t warmup_epochs = 0, decay_epochs = 10;
+  std::optional<int64_t> lp_epochs;
+  double smoothing = 0, mixup = 0, cutmix = 0, mixup_prob = 1, mixup_switch_prob = 0.5;
+  bool model_ema = false;
+  double model_ema_decay = 0.9998;
+  int64_t patience = 0;
+
+  bool no_aug = false;
+  std::vector<double> crop_scale = {0.08, 1}, crop_ratio = {0.75, 4.0 / 3};
+  double hflip = 0.5;
+  std::vector<double> color_jitter, rand_augment;
+  std::string interpolation = "bicubic";
+  std::optional<double> crop_pct;
+  std::vector<double> mean, std;
+  std::string train_decode = "fast", decode = "exact";
+
+  int64_t seed = 0;
+  std::string device = "auto";
+  bool amp = false;
+  std::optional<bool> channels_last;
+  bool cuda_graph = true, deterministic = false;
+  int64_t workers = 0, max_pixels = 178956970;
+  std::string on_bad_image = "error", cache = "0", on_nan = "error";
+  int64_t checkpoint_every = 0, log_every = 50;
+  std::string output;
+
+  /// Calls visit(group, key, member of each options..., help) for each, in the order of --help.
+  template <class Visit, class... Self>
+  static void fields(Visit&& visit, Self&... self) {
+    const char* g = "Model";
+    visit(g, "model", "A name of 'tpgm list models', or script:FILE; default: as the checkpoint says",
+          self.model...);
+    visit(g, "checkpoint",
+          "The pre-trained weights, which are the anchor: a file, folder or run, of any layout; none: drawn "
+          "from the seed",
+          self.checkpoint...);
+    visit(
+        g, "head",
+        "fresh, checkpoint (its own; of a run the rows of the classes by name), or a file of 'tpgm zeroshot'",
+        self.head...);
+    visit(g, "weights", "Start from these and keep --checkpoint as the anchor: a file, folder or run",
+          self.weights...);
+    g = "Data";
+    visit(g, "data-dir", "The data set, as 'tpgm data check' takes it", self.data_dir...);
+    visit(g, "train", "The domain to train on, or DOMAIN/SPLIT; may be left out if there is one",
+          self.train...);
+    visit(g, "test",
+          "Domains to test on beside the training domain's own test; NAME=PATH: another data set, relative "
+          "to --data-dir",
+          self.test...);
+    visit(g, "id", "Tests that count as in-distribution; default: the training domain's own", self.id...);
+    visit(g, "class-list",
+          "The classes in the head's order: a file, one a line, or a folder of class folders; default: the "
+          "data's",
+          self.class_list...);
+    visit(g, "classes",
+          "Score tests over all classes, or over the subset that occurs in them (ImageNet-A, -R)",
+          self.classes...);
+    visit(g, "fraction", "Of each class of the training domain, how much is used at all", self.fraction...);
+    visit(g, "radius-fraction",
+          "Share of the training domain held out to learn radii from, unless it has a part 'radius'",
+          self.radius_fraction...);
+    visit(g, "selection-fraction",
+          "Share held out to choose epochs and sweeps by, unless it has a part 'selection'",
+          self.selection_fraction...);
+    visit(g, "test-fraction", "Of each test, how much is used", self.test_fraction...);
+    visit(g, "split-seed", "Of what is held out; the same for all runs that are compared",
+          self.split_seed...);
+    visit(g, "share-validation",
+          "Learn radii and select on one and the same held-out set, as the paper's authors did",
+          self.share_validation...);
+    g = "Method";
+    visit(g, "method", "A name of 'tpgm list methods'", self.method...);
+    g = "Optimization";
+    visit(g, "epochs",
+          "Passes over the training data; 0: evaluate, and let the method do what it does at the end",
+          self.epochs...);
+    visit(g, "batch-size", "Pictures of a batch", self.batch_size...);
+    visit(g, "validation-batch-size", "Of evaluation; auto: as in training", self.validation_batch_size...);
+    visit(g, "radius-batch-size", "Of radius data; auto: a quarter of the training batch",
+          self.radius_batch_size...);
+    visit(g, "grad-accum-steps", "Batches of one optimizer step", self.grad_accum_steps...);
+    visit(g, "opt", "sgd, adam or adamw", self.opt...);
+    visit(g, "lr", "Learning rate", self.lr...);
+    visit(g, "head-lr", "Of the head; auto: as the rest", self.head_lr...);
+    visit(g, "layer-decay", "Factor on the rate from each block to the one before it", self.layer_decay...);
+    visit(g, "momentum", "Of sgd", self.momentum...);
+    visit(g, "nesterov", "Nesterov's momentum, of sgd", self.nesterov...);
+    visit(g, "opt-betas", "Of adam and adamw", self.opt_betas...);
+    visit(g, "opt-eps", "Of adam and adamw", self.opt_eps...);
+    visit(g, "weight-decay", "Decoupled with adamw, part of the gradient with others", self.weight_decay...);
+    visit(g, "decay-all", "Weight decay on biases and norms, too", self.decay_all...);
+    visit(g, "clip-grad", "Largest norm of the gradient of all parameters together; 0: any",
+          self.clip_grad...);
+    visit(g, "sched", "cosine, step or constant", self.sched...);
+    visit(g, "sched-on-updates", "The rate changes at every step; off: at every epoch",
+          self.sched_on_updates...);
+    visit(g, "min-lr", "Where cosine ends", self.min_lr...);
+    visit(g, "warmup-epochs", "From --warmup-lr up to --lr in a line", self.warmup_epochs...);
+    visit(g, "warmup-lr", "Where the warm-up begins", self.warmup_lr...);
+    visit(g, "decay-epochs", "Of step: how long a rate stays", self.decay_epochs...);
+    visit(g, "decay-rate", "Of step: what it is multiplied by", self.decay_rate...);
+    visit(g, "lp-epochs", "Of lp-ft: epochs of linear probing, counted in --epochs; auto: half",
+          self.lp_epochs...);
+    visit(g, "lp-lr", "Of lp-ft: rate while probing; auto: --lr", self.lp_lr...);
+    visit(g, "smoothing", "Of labels", self.smoothing...);
+    visit(g, "mixup", "Alpha of mixup; 0: none", self.mixup...);
+    visit(g, "cutmix", "Alpha of cutmix; 0: none", self.cutmix...);
+    visit(g, "mixup-prob", "Probability that a batch is mixed", self.mixup_prob...);
+    visit(g, "mixup-switch-prob", "Of cutmix, where both are on", self.mixup_switch_prob...);
+    visit(g, "model-ema", "Average the weights over steps; the average is what is evaluated and kept",
+          self.model_ema...);
+    visit(g, "model-ema-decay", "How much of the average stays at each step", self.model_ema_decay...);
+    visit(g, "patience", "Stop after so many epochs without a better one on selection data; 0: never",
+          self.patience...);
+    g = "Pictures";
+    visit(g, "no-aug", "Train on the pictures as evaluation sees them", self.no_aug...);
+    visit(g, "crop-scale",
+          "Of random crops: share of the area (timm's --scale, which is a method's word here)",
+          self.crop_scale...);
+    visit(g, "crop-ratio", "Of random crops: width / height", self.crop_ratio...);
+    visit(g, "hflip", "Probability of a horizontal flip", self.hflip...);
+    visit(g, "color-jitter",
+          "Strengths of brightness, contrast, saturation and hue; one number: of the first three",
+          self.color_jitter...);
+    visit(g, "rand-augment", "Number of operations and magnitude (0 to 30): 2,9", self.rand_augment...);
+    visit(g, "interpolation", "bicubic or bilinear", self.interpolation...);
+    visit(g, "crop-pct",
+          "Of evaluation: part of the resized shorter side that is kept; auto: 1 for CLIP, 0.875 for others",
+          self.crop_pct...);
+    visit(g, "mean", "Of the pixels in 0..1, one number or three; default: CLIP's or ImageNet's",
+          self.mean...);
+    visit(g, "std", "Of the pixels in 0..1, one number or three; default: CLIP's or ImageNet's", self.std...);
+    visit(g, "train-decode", "fast (DCT scaling) or exact (Pillow's pixels)", self.train_decode...);
+    visit(g, "decode", "The same for all other pictures", self.decode...);
+    g = "Machine";
+    visit(g, "seed", "Of a fresh head, of the order and the augmentation of pictures", self.seed...);
+    visit(g, "device", "auto (cuda if there is one), cpu, cuda or cuda:N", self.device...);
+    visit(g, "amp", "Compute in bf16 where that is safe; weights stay fp32", self.amp...);
+    visit(g, "channels-last", "Pictures and convolutions as NHWC; auto: on for ResNets",
+          self.channels_last...);
+    visit(g, "cuda-graph", "Record the step once and replay it, on CUDA", self.cuda_graph...);
+    visit(g, "deterministic", "On CUDA, only kernels that give the same bits each time; the CPU's always do",
+          self.deterministic...);
+    visit(g, "workers", "Threads that read and decode; 0: one for each core", self.workers...);
+    visit(g, "max-pixels", "Refuse pictures that claim more", self.max_pixels...);
+    visit(g, "on-bad-image", "A picture that cannot be read: error, or skip", self.on_bad_image...);
+    visit(g, "cache", "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not", self.cache...);
+    g = "Run";
+    visit(g, "on-nan", "A loss that is not finite: error, or skip the step and count it", self.on_nan...);
+    visit(g, "checkpoint-every",
+          "Steps between checkpoints to resume from, beside one at each epoch; 0: only those",
+          self.checkpoint_every...);
+    visit(g, "log-every", "Steps between lines of the log", self.log_every...);
+    visit(g, "output", "The run folder to write, new or empty", self.output...);
+  }
+};
+
+/// A recipe: flat TOML whose keys are those above, the method's options, and four of its own.
+struct Recipe {
+  Settings settings;
+  std::vector<std::string> sweep;  ///< "lr=1e-3,1e-2": values to try of a key
+  std::vector<std::string> seeds;
+  std::vector<std::string> take;  ///< of tables: "lr=ft.lr", "weights=ft": from the best run of another row
+};
+
+/// Reads a recipe. `base = "common.toml"` takes over what that recipe says and this one does not. Paths are
+/// relative to the recipe's folder. '_' and '-' are the same in keys. Throws, naming file and key, with the
+/// nearest, for what is unknown, said twice or of another type.
+Recipe load_recipe(const std::filesystem::path& file);
+
+/// All keys: options, then those that only methods have, with '-' for '_'.
+std::vector<std::string> option_keys();
+
+/// Defaults, and `settings` over them. Throws, with the key, for unknown ones, values of another type or out
+/// of range, and options that the method does not have (naming those that do).
+TrainOptions make_options(const Settings& settings);
+
+/// As a recipe that load_recipe reads: every key, whatever its value. Paths are written as they are.
+std::string to_toml(const TrainOptions& options);
+
+}  // namespace tpgm

@@ -1,0 +1,257 @@
+// Files of a run, and how they go on after a kill.
+#include "tpgm/train/run_folder.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "tpgm/io/file.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/io/untrusted.h"
+#include "tpgm/train/event_file.h"
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = RunFolder::Json;
+
+constexpr const char* kEvents = "events.out.tfevents.0.tpgm";
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string dump(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  TORCH_CHECK(stream, "[RunFolder] cannot read '", path.string(), "'");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+Json read_json(const fs::path& path) {
+  auto json = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK(json.is_object(), "[RunFolder] '", path.string(), "' is damaged: it is no JSON object");
+  return json;
+}
+
+/// Lines that are appended, each as a whole.
+class AppendedFile {
+ public:
+  AppendedFile(fs::path path, int64_t size) : path_(std::move(path)) {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    TORCH_CHECK(descriptor_ >= 0 && ::ftruncate(descriptor_, size) == 0, "[RunFolder] cannot write '",
+                path_.string(), "': ", std::strerror(errno));
+  }
+  ~AppendedFile() { ::close(descriptor_); }
+  AppendedFile(const AppendedFile&) = delete;
+  AppendedFile& operator=(const AppendedFile&) = delete;
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      const auto written = ::write(descriptor_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      TORCH_CHECK(written > 0, "[RunFolder] cannot write '", path_.string(), "': ", std::strerror(errno));
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  int64_t size() const {
+    struct stat status {};
+    return ::fstat(descriptor_, &status) == 0 ? status.st_size : 0;
+  }
+
+ private:
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace
+
+void write_file(const fs::path& path, const std::string& text) {
+  AtomicFile file(path, "RunFolder");
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+struct RunFolder::Impl {
+  fs::path path;
+  std::unique_ptr<AppendedFile> log, summary;
+  std::unique_ptr<EventFile> events;
+  Json radii = {{"names", Json::array()},
+                {"steps", Json::array()},
+                {"radii", Json::array()},
+                {"ratios", Json::array()}};
+  bool radii_changed = false;
+
+  void histogram(const std::vector<double>& ratios, int64_t step) const {
+    if (!ratios.empty()) events->histogram("ratios", ratios, 0, 1, 50, step, now());
+  }
+  void open_logs(int64_t log_size, int64_t summary_size, int64_t events_size) {
+    log = std::make_unique<AppendedFile>(path / "log.jsonl", log_size);
+    summary = std::make_unique<AppendedFile>(path / "summary.csv", summary_size);
+    // It is the one file that is not needed: where it was lost, it begins anew.
+    std::error_code ignored;
+    const bool whole = fs::exists(path / kEvents, ignored) &&
+                       static_cast<int64_t>(fs::file_size(path / kEvents, ignored)) >= events_size;
+    events = std::make_unique<EventFile>(path / kEvents, whole ? events_size : 0);
+  }
+  void write_radii() {
+    if (radii_changed) write_file(path / "radii.json", dump(radii) + "\n");
+    radii_changed = false;
+  }
+};
+
+RunFolder::RunFolder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RunFolder::RunFolder(RunFolder&&) noexcept = default;
+RunFolder::~RunFolder() = default;
+
+void RunFolder::check_new(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  TORCH_CHECK(fs::is_directory(path), "[train] --output '", path.string(), "' is a file");
+  if (is_run(path)) {
+    TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --output '", path.string(),
+                "' holds a finished run; take another folder");
+    TORCH_CHECK(false, "[train] --output '", path.string(),
+                "' holds a run that was begun: go on with --resume ", path.string(),
+                ", or take another folder");
+  }
+  // A run that was killed while it was being made leaves an environment and no recipe.
+  const bool empty =
+      std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
+                  [](const auto& entry) { return entry.path().filename() == "environment.json"; });
+  TORCH_CHECK(empty, "[train] --output '", path.string(), "' is not empty; take another folder");
+}
+
+RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, const Json& environment) {
+  check_new(path);
+  std::error_code error;
+  fs::create_directories(path, error);
+  TORCH_CHECK(!error, "[train] --output: cannot make '", path.string(), "': ", error.message());
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  write_file(path / "environment.json", dump(environment, 2) + "\n");
+  write_file(path / "recipe.toml", to_toml(options));
+  impl->open_logs(0, 0, 0);
+  return RunFolder(std::move(impl));
+}
+
+RunFolder RunFolder::open(const fs::path& path) {
+  TORCH_CHECK(is_run(path), "[train] --resume '", path.string(), "' is no run folder: it has no recipe.toml");
+  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --resume '", path.string(),
+              "': the run is finished");
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  return RunFolder(std::move(impl));
+}
+
+const fs::path& RunFolder::path() const { return impl_->path; }
+bool RunFolder::resumable() const { return fs::exists(impl_->path / "resume.safetensors"); }
+
+void RunFolder::log(const Json& line) { impl_->log->write(dump(line) + "\n"); }
+
+void RunFolder::epoch(const Json& row) {
+  std::string names, values;
+  for (const auto& [key, value] : row.items()) {
+    if (!names.empty()) names += ',', values += ',';
+    names += key;
+    if (value.is_string()) {
+      values += value.get<std::string>();
+    } else if (!value.is_null()) {
+      values += dump(value);
+    }
+  }
+  if (impl_->summary->size() == 0) impl_->summary->write(names + "\n");
+  impl_->summary->write(values + "\n");
+}
+
+void RunFolder::scalar(const std::string& tag, double value, int64_t step) {
+  impl_->events->scalar(tag, value, step, now());
+}
+
+void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios) {
+  auto& json = impl_->radii;
+  // After the last step there may be nothing new, and of a run that was stopped there not even ratios.
+  if (radii.is_empty() || (!json["steps"].empty() && json["steps"].back() == step)) return;
+  json["names"] = radii.keys();
+  json["steps"].push_back(step);
+  json["radii"].push_back(radii.values());
+  json["ratios"].push_back(ratios.values());
+  impl_->radii_changed = true;
+  impl_->histogram(ratios.values(), step);
+}
+
+void RunFolder::save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata) {
+  impl_->write_radii();  // those of the last act cannot be had again once its weights are there
+  save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
+}
+
+void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
+  impl_->write_radii();
+  numbers["radii"] = impl_->radii["steps"].size();
+  numbers["log_bytes"] = impl_->log->size();
+  numbers["summary_bytes"] = impl_->summary->size();
+  numbers["events_bytes"] = impl_->events->flush();
+  save_safetensors(tensors, impl_->path / "resume.safetensors", {{"tpgm.state", dump(numbers)}});
+}
+
+std::optional<RunFolder::State> RunFolder::load_state() {
+  if (!resumable()) {
+    impl_->open_logs(0, 0, 0);
+    return std::nullopt;
+  }
+  const fs::path file = impl_->path / "resume.safetensors";
+  const SafetensorsFile opened(file);
+  const auto text = opened.metadata().find("tpgm.state");
+  State state;
+  state.numbers = Json::parse(text == opened.metadata().end() ? "" : text->second, nullptr, false);
+  TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "[train] '", file.string(),
+              "' is no state of a run");
+  state.tensors = opened.tensors();
+  impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
+  if (fs::exists(impl_->path / "radii.json")) {
+    const int64_t step = state.numbers.value("step", int64_t{0});
+    const auto saved = read_json(impl_->path / "radii.json");
+    auto& kept = impl_->radii;
+    kept["names"] = saved.at("names");
+    for (size_t i = 0; i < saved.at("steps").size() && saved["steps"][i].get<int64_t>() <= step; ++i) {
+      for (const char* key : {"steps", "radii", "ratios"}) kept[key].push_back(saved.at(key).at(i));
+      // Of the last act, which comes after the last state: the events were cut back to before it.
+      if (i >= state.numbers.value("radii", i + 1)) impl_->histogram(kept["ratios"].back(), step);
+    }
+  }
+  return state;
+}
+
+void RunFolder::finish(const Json& result) {
+  impl_->write_radii();
+  impl_->events->flush();
+  write_file(impl_->path / "result.json", dump(result, 2) + "\n");
+  std::error_code ignored;
+  fs::remove(impl_->path / "resume.safetensors", ignored);
+}
+
+std::optional<Json> load_result(const fs::path& run) {
+  if (!fs::exists(run / "result.json")) return std::nullopt;
+  return read_json(run / "result.json");
+}
+
+bool is_run(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path / "recipe.toml", ignored);
+}
+
+}  // namespace tpgm
