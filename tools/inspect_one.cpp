@@ -15,6 +15,8 @@
 namespace tpgm::tools {
 namespace {
 
+constexpr size_t kMaxValue = 1000;  // of metadata: class names would fill the screen
+
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMaxName = 1000;
@@ -93,7 +95,8 @@ void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& nam
              types, bytes_text(totals.bytes));
   if (!checkpoint.metadata().empty()) fmt::print("metadata\n");
   for (const auto& [key, value] : checkpoint.metadata())
-    fmt::print("  {}: {}\n", printable(key, kMaxName), printable(value, 1 << 16));
+    fmt::print("  {}: {}{}\n", printable(key, kMaxName), printable(value, kMaxValue),
+               value.size() > kMaxValue ? fmt::format(" ({} bytes; --json shows all)", value.size()) : "");
 }
 
 }  // namespace

@@ -32,7 +32,14 @@ namespace fs = std::filesystem;
 
 volatile sig_atomic_t signalled = 0;
 
-void take_signal(int) { signalled = 1; }
+// The first is for the loop to see, the second for the impatient.
+void take_signal(int number) {
+  if (signalled != 0) {
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  }
+  signalled = 1;
+}
 
 std::string command_line() {
   std::ifstream stream("/proc/self/cmdline", std::ios::binary);
@@ -78,7 +85,7 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
 std::string names_text(const std::vector<std::string>& names) {
   std::string text = fmt::format("{}", names.size());
   for (size_t i = 0; i < names.size(); ++i)
-    text += fmt::format("{}{}", i % 4 == 0 ? "\n    " : "  ", names[i]);
+    text += fmt::format("{}{}", i % 4 == 0 ? "\n#     " : "  ", names[i]);
   return text;
 }
 
@@ -88,7 +95,6 @@ bool interrupted() {
   static const bool installed = [] {
     struct sigaction action {};
     action.sa_handler = take_signal;
-    action.sa_flags = SA_RESETHAND;
     ::sigaction(SIGINT, &action, nullptr);
     ::sigaction(SIGTERM, &action, nullptr);
     return true;
@@ -102,9 +108,6 @@ void print_plan(const TrainOptions& options) {
   const auto& o = setup.options;
   fmt::print("{}\n# Data\n", to_toml(o));
   for (const auto& note : setup.data.notes) fmt::print("# {}\n", note);
-  for (const auto& test : setup.data.tests)
-    fmt::print("# test {} ({}): {} pictures\n", test.name, test.id ? "ID" : "OOD",
-               grouped(test.subset.size()));
 
   const auto constrained = setup.method->constrained();
   std::vector<std::string> excluded;
@@ -112,17 +115,17 @@ void print_plan(const TrainOptions& options) {
     if (std::find(constrained.begin(), constrained.end(), item.key()) == constrained.end())
       excluded.push_back(item.key());
   }
-  if (!constrained.empty()) fmt::print("\nconstrained tensors: {}\n", names_text(constrained));
-  fmt::print("{}: {}\n",
+  if (!constrained.empty()) fmt::print("#\n# constrained tensors: {}\n", names_text(constrained));
+  fmt::print("# {}: {}\n",
              constrained.empty() ? "unconstrained tensors (the method has no anchor)" : "excluded tensors",
              names_text(excluded));
 
   const int64_t per_epoch = setup.data.train.size() / o.batch_size / o.grad_accum_steps;
-  fmt::print("\nsteps: {} ({} epochs of {}), {} pictures each\n", grouped(o.epochs * per_epoch), o.epochs,
+  fmt::print("#\n# steps: {} ({} epochs of {}), {} pictures each\n", grouped(o.epochs * per_epoch), o.epochs,
              per_epoch, o.batch_size * o.grad_accum_steps);
   const auto memory = estimate_memory(setup);
   fmt::print(
-      "memory, estimated: {} (weights {}, gradients {}, optimizer {}, anchor {}, average {}, activations "
+      "# memory, estimated: {} (weights {}, gradients {}, optimizer {}, anchor {}, average {}, activations "
       "{})\n",
       bytes_text(static_cast<size_t>(memory.total())), bytes_text(static_cast<size_t>(memory.weights)),
       bytes_text(static_cast<size_t>(memory.gradients)), bytes_text(static_cast<size_t>(memory.optimizer)),

@@ -551,9 +551,9 @@ class Recipes(TrainCommand):
         recipe, _, rest = result.stdout.partition("\n# Data\n# ")
         for line in ('method = "tpgm"', "lr = 0.01", f"epochs = {EPOCHS}", f'output = "{self.folder / "run"}"'):
             self.assertIn(line + "\n", recipe)
-        for line in ("train: home/train, 77 pictures", "10 % held out of home/train, 9 pictures", "test home (ID): 16 pictures",
-                     "test away (OOD): 16 pictures", "constrained tensors: 18", "backbone.stem.conv1.weight",
-                     "excluded tensors: 2\n    head.weight  head.bias",
+        for line in ("train: home/train, 77 pictures", "10 % held out of home/train, 9 pictures",
+                     "test home (ID): home/test, 16 pictures", "test away (OOD): away/test, 16 pictures", "constrained tensors: 18",
+                     "backbone.stem.conv1.weight", "excluded tensors: 2\n    head.weight  head.bias",
                      f"steps: {STEPS} ({EPOCHS} epochs of 9), 8 pictures each"):
             self.assertIn(line, rest)
         self.assertRegex(rest, r"memory, estimated: [\d.]+ MB \(weights [\d.]+ kB, gradients [\d.]+ kB")
@@ -586,7 +586,7 @@ class Training(TrainCommand):
         self.assertIn(f"the last good state is {self.folder / 'late' / 'resume.safetensors'} of step 1.", said)
 
         skipped = self.train(self.folder / "skip", "--on-nan", "skip", lr=1e17, epochs=1)
-        self.assertIn("step 2: skipped (1 in all)", skipped.stderr)
+        self.assertIn("step 2: skipped, its loss is not finite (1 in all)", skipped.stderr)
         self.assertIn("8 steps skipped", skipped.stdout)
         result = read_result(self.folder / "skip")
         self.assertEqual((result["steps"], result["skipped_steps"]), (9, 8))

@@ -190,7 +190,9 @@ TEST_P(Optim, IsThatOfTorch) {
         // A momentum that is nearly nothing has no digits left in bfloat16.
         if (!goldens().contains(key) || run.dtype == torch::kBFloat16) continue;
         for (const auto& item : goldens().by_name(key)) {
-          EXPECT_LE(difference(state[item.key() + "." + slot], item.value()), tolerance(run.dtype))
+          // torch's fused CUDA kernels take 1 − β₂ of floats: 1 − 0.999f is 1.3e-5 off.
+          const double limit = device().is_cuda() && slot == "exp_avg_sq" ? 2e-5 : tolerance(run.dtype);
+          EXPECT_LE(difference(state[item.key() + "." + slot], item.value()), limit)
               << item.key() << "." << slot;
         }
       }

@@ -167,6 +167,9 @@ NamedTensors Tpgm::state_dict() const {
   put(state, "scale", static_cast<std::int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
   put(state, "probe.", probe_.state_dict());
+  if (distances_.defined()) {
+    state.insert("distances", distances_.cpu().clone());
+  }
   return state;
 }
 
@@ -177,7 +180,8 @@ void Tpgm::load_state_dict(const NamedTensors& state) {
               "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));
-  distances_ = at::Tensor();
+  const auto* distances = state.find("distances");
+  distances_ = distances ? distances->to(constraints_.device()) : at::Tensor();
   step_ = step;
 }
 

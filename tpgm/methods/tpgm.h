@@ -106,8 +106,7 @@ class Tpgm final : public AnchoredMethod {
   /// γ by name; empty before the first call. Waits for the device.
   torch::OrderedDict<std::string, double> radii() const override;
   /// What the displacement was multiplied by at the last projection or update, γ / max n; for Norm::kMars
-  /// that of the farthest row. 1 for a tensor that has not moved. Empty before the first call, and after
-  /// loading a state.
+  /// that of the farthest row. 1 for a tensor that has not moved. Empty before the first call.
   torch::OrderedDict<std::string, double> ratios() const override;
 
   void after_step(const Closure& radius_loss) override;

@@ -6,10 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "tpgm/core/names.h"
 #include "tpgm/data/loader.h"
@@ -18,6 +15,7 @@
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/optim.h"
 #include "tpgm/train/schedule.h"
+#include "tpgm/train/toml.h"
 
 namespace tpgm {
 namespace {
@@ -59,134 +57,14 @@ bool is_path(const std::string& key, const std::string& value) {
               nearest(key, option_keys()), "'?");
 }
 
-struct Item {
-  std::string key;
-  std::vector<std::string> values;
-};
-
-/// What a recipe may have of TOML: comments, and key = value on a line, where a value is a string, a number,
-/// a word or a list of them.
-class TomlReader {
- public:
-  TomlReader(std::string text, std::string file) : text_(std::move(text)), file_(std::move(file)) {}
-
-  std::vector<Item> read() {
-    std::vector<Item> items;
-    std::set<std::string> seen;
-    for (skip_lines(); at_ < text_.size(); skip_lines()) {
-      if (text_[at_] == '[') not_flat(text_.substr(at_ + 1, text_.find_first_of("]\n", at_) - at_ - 1));
-      Item item{with_dashes(word()), {}};
-      if (const auto dot = item.key.find('.'); dot != std::string::npos) not_flat(item.key.substr(0, dot));
-      check(!item.key.empty() && next() == '=', "expected key = value");
-      TORCH_CHECK(seen.insert(item.key).second, "[train] '", file_, "' says '", printable(item.key),
-                  "' twice");
-      ++at_;
-      if (next() == '[') {
-        list(item.values);
-      } else {
-        item.values.push_back(value());
-      }
-      check(at_end_of_line(), "more than one value of '" + printable(item.key) + "'");
-      items.push_back(std::move(item));
-    }
-    return items;
-  }
-
- private:
-  void check(bool good, const std::string& what) const {
-    TORCH_CHECK(good, "[train] '", file_, "', line ",
-                std::count(text_.begin(), text_.begin() + offset(), '\n') + 1, ": ", what);
-  }
-  [[noreturn]] void not_flat(const std::string& section) const {
-    TORCH_CHECK(false, "[train] '", file_, "': a recipe is flat; there are no sections such as [",
-                printable(section), "]");
-  }
-  std::ptrdiff_t offset() const { return static_cast<std::ptrdiff_t>(std::min(at_, text_.size())); }
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\n'; }
-  /// The next character that is not blank; '\n' at the end.
-  char next() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
-    return peek();
-  }
-  bool at_end_of_line() {
-    if (next() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
-    return peek() == '\n';
-  }
-  void skip_lines() {
-    while (at_ < text_.size() && at_end_of_line()) ++at_;
-  }
-  std::string word() {
-    const size_t begin = at_;
-    while (std::isalnum(static_cast<unsigned char>(peek())) != 0 ||
-           std::string_view("_-+.").find(peek()) != std::string_view::npos)
-      ++at_;
-    return text_.substr(begin, at_ - begin);
-  }
-  std::string value() {
-    const char quote = next();
-    if (quote != '"' && quote != '\'') {
-      std::string text = word();
-      check(!text.empty(), "expected a \"string\", a number, true, false or a list");
-      return text;
-    }
-    std::string text;
-    for (++at_; peek() != quote; ++at_) {
-      check(peek() != '\n', "a string does not end");
-      text += peek() == '\\' && quote == '"' ? escaped() : peek();
-    }
-    ++at_;
-    return text;
-  }
-  char escaped() {
-    ++at_;
-    switch (peek()) {
-      case 'n':
-        return '\n';
-      case 'r':
-        return '\r';
-      case 't':
-        return '\t';
-      default:
-        check(peek() == '"' || peek() == '\\', "in a \"string\", \\ goes before \", \\, n, r or t");
-        return peek();
-    }
-  }
-  void list(std::vector<std::string>& values) {
-    const auto more = [this] {  // over lines
-      ++at_;
-      skip_lines();
-      check(at_ < text_.size(), "a list does not end");
-      return peek() != ']';
-    };
-    while (more()) {
-      values.push_back(value());
-      skip_lines();
-      check(peek() == ',' || peek() == ']', "expected , or ] in a list");
-      if (peek() == ']') break;
-    }
-    ++at_;
-  }
-
-  std::string text_, file_;
-  size_t at_ = 0;
-};
-
-std::vector<Item> read_toml(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string name = printable(file.string(), kMaxPath);
-  TORCH_CHECK(fs::is_regular_file(file) && stream, "[train] cannot read the recipe '", name, "'");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return TomlReader(text.str(), name).read();
-}
-
 Recipe load(const fs::path& file, int depth) {
   const std::string where = fmt::format("'{}': ", printable(file.string(), kMaxPath));
   TORCH_CHECK(depth < 8, "[train] ", where, "recipes that are each other's base");
   const fs::path folder = fs::absolute(file).parent_path();
   const auto known = option_keys();
   Recipe recipe, base;
-  for (const auto& [key, values] : read_toml(file)) {
+  for (const auto& [name, values] : read_toml(file)) {
+    const std::string key = with_dashes(name);
     const std::string text = fmt::format("{}", fmt::join(values, ","));
     if (key == "base") {
       base = load(folder / text, depth + 1);
@@ -295,25 +173,12 @@ void check(const TrainOptions& o) {
   }
 }
 
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    const size_t known = std::string_view("\"\\\n\r\t").find(c);
-    if (known == std::string_view::npos) {
-      result += c;
-    } else {
-      (result += '\\') += "\"\\nrt"[known];
-    }
-  }
-  return result + '"';
-}
-
 template <class T>
 std::string toml_value(const T& value) {
   if constexpr (kIsOptional<T>) {
-    return value ? toml_value(*value) : quoted("auto");
+    return value ? toml_value(*value) : toml_quoted("auto");
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return quoted(value);
+    return toml_quoted(value);
   } else if constexpr (kIsVector<T>) {
     std::vector<std::string> texts;
     for (const auto& each : value) texts.push_back(toml_value(each));
@@ -382,7 +247,7 @@ std::string to_toml(const TrainOptions& options) {
         line(key, toml_value(value));
         if (key != std::string("method")) return;
         for (const auto& [name, method_value] : options.method_options)
-          line(with_dashes(name), quoted(method_value));
+          line(with_dashes(name), toml_quoted(method_value));
       },
       options);
   return text;

@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,8 +87,24 @@ void write_file(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
+/// Two processes must not write to one run. Goes with the process, however that ends.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+    TORCH_CHECK(descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0,
+                "[train] another process is at work in '", folder.string(), "'");
+  }
+  ~FolderLock() { ::close(descriptor_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 struct RunFolder::Impl {
   fs::path path;
+  std::unique_ptr<FolderLock> lock;
   std::unique_ptr<AppendedFile> log, summary;
   std::unique_ptr<EventFile> events;
   Json radii = {{"names", Json::array()},
@@ -143,6 +160,7 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, c
   TORCH_CHECK(!error, "[train] --output: cannot make '", path.string(), "': ", error.message());
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  impl->lock = std::make_unique<FolderLock>(path);
   write_file(path / "environment.json", dump(environment, 2) + "\n");
   write_file(path / "recipe.toml", to_toml(options));
   impl->open_logs(0, 0, 0);
@@ -155,6 +173,7 @@ RunFolder RunFolder::open(const fs::path& path) {
               "': the run is finished");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
+  impl->lock = std::make_unique<FolderLock>(path);
   return RunFolder(std::move(impl));
 }
 

@@ -360,7 +360,9 @@ RunData open_data(const TrainOptions& options, const std::vector<std::string>& c
   result.train = std::move(task.train);
   result.radius = std::move(task.radius);
   result.selection = std::move(task.selection);
-  result.notes.insert(result.notes.end(), task.notes.begin(), task.notes.end());
+  for (auto& note : task.notes) {
+    if (!note.starts_with("test: ")) result.notes.push_back(std::move(note));  // of which less may be used
+  }
   task.tests.front().first = own_name;
   for (auto& [name, subset] : task.tests) result.tests.push_back({name, thinned(std::move(subset), options)});
   for (const auto& test : options.test) {
@@ -370,6 +372,10 @@ RunData open_data(const TrainOptions& options, const std::vector<std::string>& c
   }
   if (options.share_validation) share(result.radius, result.selection, result.notes);
   mark_id(result.tests, options.id, 0);
+  for (const auto& test : result.tests) {
+    result.notes.push_back(fmt::format("test {} ({}): {}, {} pictures", test.name, test.id ? "ID" : "OOD",
+                                       test.subset.samples->title(), test.subset.size()));
+  }
   return result;
 }
 

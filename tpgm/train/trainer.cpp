@@ -270,7 +270,9 @@ void Trainer::train_step() {
     training_step_.skip();
     for (size_t i = 0; i < buffers.size(); ++i) model_.buffers()[i].copy_(buffers[i]);
     ++skipped_;
-    say(fmt::format("step {}: skipped ({} in all)", step_ + 1, skipped_));
+    say(fmt::format("step {}: skipped, {} ({} in all)", step_ + 1,
+                    pending.indices.empty() ? "none of its pictures could be read" : "its loss is not finite",
+                    skipped_));
   } else {
     pending_.push_back(std::move(pending));
     if (setup_.device.is_cpu()) read_losses(0);  // throws before a bad gradient reaches the weights
@@ -329,7 +331,7 @@ void Trainer::stop_for(double loss, const Pending& pending) {
 }
 
 at::Tensor Trainer::radius_loss() {
-  if (stop_asked() && step_ == schedule_.steps()) throw Stopped();  // in finish(), which begins anew then
+  if (finishing_ && stop_asked()) throw Stopped();  // finish() begins anew then
   TORCH_CHECK(radius_.next, "[train] ", options_.method, " asks for radius data, and there are none");
   std::optional<Batch> batch;
   do {
@@ -414,8 +416,10 @@ void Trainer::end_epoch() {
     }
   }
   say(fmt::format(
-      "epoch {}/{}: loss {:.4f}, accuracy {:.2f} %{}", epochs_done_, options_.epochs,
-      epoch_loss_ / epoch_images_, per_cent(epoch_right_, epoch_images_),
+      "epoch {}/{}: {}{}", epochs_done_, options_.epochs,
+      epoch_images_ > 0 ? fmt::format("loss {:.4f}, accuracy {:.2f} %", epoch_loss_ / epoch_images_,
+                                      per_cent(epoch_right_, epoch_images_))
+                        : "every step was skipped",
       selected ? fmt::format("; selection {:.2f} %{}", accuracy, better ? ", the best so far" : "") : ""));
   if (ema_) ema_->swap();
   epoch_loss_ = epoch_right_ = epoch_images_ = 0;
@@ -426,6 +430,7 @@ void Trainer::finish() {
   if (epochs_done_ < options_.epochs)
     say(fmt::format("stopped early: no better epoch since {}", best_epoch_));
   load_best();
+  finishing_ = true;
   if (!finished_best_) method_.finish([this] { return radius_loss(); });
   if (folder_) folder_->radii(step_, method_.radii(), method_.ratios());
   const auto selected = select();
@@ -452,6 +457,24 @@ void Trainer::finish() {
   }
   finished_best_ = true;
   keep_best();
+  say_skipped_pictures();
+}
+
+void Trainer::say_skipped_pictures() {
+  const std::pair<const Loader*, const char*> loaders[] = {{train_loader_.get(), "training"},
+                                                           {radius_loader_.get(), "radius"},
+                                                           {selection_loader_.get(), "selection"}};
+  for (const auto& [loader, what] : loaders) {
+    if (loader == nullptr || loader->skipped().empty()) continue;
+    const auto& first = loader->skipped().front();
+    say(fmt::format("{} data: {} unreadable and left out, the first is '{}': {}", what,
+                    loader->skipped().size(), printable(first.place, kMaxPath),
+                    printable(first.reason, kMaxPath)));
+  }
+  for (const auto& test : result_.tests) {
+    if (test.accuracy.skipped > 0)
+      say(fmt::format("test {}: {} unreadable and left out", test.name, test.accuracy.skipped));
+  }
 }
 
 // The weights as they are now become the best, which is the result in the end.

@@ -42,7 +42,7 @@ struct TrainCallbacks {
   std::function<void(const TrainProgress&)> progress;
   /// Sentences for the user: evaluations, the phase, what was skipped.
   std::function<void(const std::string&)> say;
-  /// Asked after every step: true to save and return.
+  /// Asked after every step, and while the method does its last act: true to save and return.
   std::function<bool()> stop;
 };
 
@@ -95,6 +95,7 @@ class Trainer {
   void read_losses(size_t leave);
   [[noreturn]] void stop_for(double loss, const Pending& pending);
   void log_step();
+  void say_skipped_pictures();
   void say(const std::string& text) const;
   bool stop_asked() const { return callbacks_.stop && callbacks_.stop(); }
 
@@ -123,7 +124,7 @@ class Trainer {
   std::unique_ptr<Clock> clock_;
   StateDict best_weights_{"Tensor"};  // where there is no folder
   int64_t saved_step_ = -1, radius_epoch_ = -1;
-  bool finished_best_ = false;
+  bool finishing_ = false, finished_best_ = false;
   TrainResult result_;
 };
 

@@ -1,0 +1,153 @@
+// A reader of flat TOML. CLI11's, as of 2.1, loses '#', '"' and '\\' in strings and keys that are said twice.
+#include "tpgm/train/toml.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm {
+namespace {
+
+std::string same_key(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
+class TomlReader {
+ public:
+  TomlReader(std::string text, std::string file) : text_(std::move(text)), file_(std::move(file)) {}
+
+  std::vector<TomlItem> read() {
+    std::vector<TomlItem> items;
+    std::set<std::string> seen;
+    for (skip_lines(); at_ < text_.size(); skip_lines()) {
+      if (text_[at_] == '[') not_flat(text_.substr(at_ + 1, text_.find_first_of("]\n", at_) - at_ - 1));
+      TomlItem item{word(), {}};
+      if (const auto dot = item.key.find('.'); dot != std::string::npos) not_flat(item.key.substr(0, dot));
+      check(!item.key.empty() && next() == '=', "expected key = value");
+      TORCH_CHECK(seen.insert(same_key(item.key)).second, "[train] '", file_, "' says '",
+                  printable(same_key(item.key)), "' twice");
+      ++at_;
+      if (next() == '[') {
+        list(item.values);
+      } else {
+        item.values.push_back(value());
+      }
+      check(at_end_of_line(), "more than one value of '" + printable(item.key) + "'");
+      items.push_back(std::move(item));
+    }
+    return items;
+  }
+
+ private:
+  void check(bool good, const std::string& what) const {
+    TORCH_CHECK(good, "[train] '", file_, "', line ",
+                std::count(text_.begin(), text_.begin() + offset(), '\n') + 1, ": ", what);
+  }
+  [[noreturn]] void not_flat(const std::string& section) const {
+    TORCH_CHECK(false, "[train] '", file_, "': a recipe is flat; there are no sections such as [",
+                printable(section), "]");
+  }
+  std::ptrdiff_t offset() const { return static_cast<std::ptrdiff_t>(std::min(at_, text_.size())); }
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\n'; }
+  /// The next character that is not blank; '\n' at the end.
+  char next() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+    return peek();
+  }
+  bool at_end_of_line() {
+    if (next() == '#') at_ = std::min(text_.find('\n', at_), text_.size());
+    return peek() == '\n';
+  }
+  void skip_lines() {
+    while (at_ < text_.size() && at_end_of_line()) ++at_;
+  }
+  std::string word() {
+    const size_t begin = at_;
+    while (std::isalnum(static_cast<unsigned char>(peek())) != 0 ||
+           std::string_view("_-+.").find(peek()) != std::string_view::npos)
+      ++at_;
+    return text_.substr(begin, at_ - begin);
+  }
+  std::string value() {
+    const char quote = next();
+    if (quote != '"' && quote != '\'') {
+      std::string text = word();
+      check(!text.empty(), "expected a \"string\", a number, true, false or a list");
+      return text;
+    }
+    std::string text;
+    for (++at_; peek() != quote; ++at_) {
+      check(peek() != '\n', "a string does not end");
+      text += peek() == '\\' && quote == '"' ? escaped() : peek();
+    }
+    ++at_;
+    return text;
+  }
+  char escaped() {
+    ++at_;
+    switch (peek()) {
+      case 'n':
+        return '\n';
+      case 'r':
+        return '\r';
+      case 't':
+        return '\t';
+      default:
+        check(peek() == '"' || peek() == '\\', "in a \"string\", \\ goes before \", \\, n, r or t");
+        return peek();
+    }
+  }
+  void list(std::vector<std::string>& values) {
+    const auto more = [this] {  // over lines
+      ++at_;
+      skip_lines();
+      check(at_ < text_.size(), "a list does not end");
+      return peek() != ']';
+    };
+    while (more()) {
+      values.push_back(value());
+      skip_lines();
+      check(peek() == ',' || peek() == ']', "expected , or ] in a list");
+      if (peek() == ']') break;
+    }
+    ++at_;
+  }
+
+  std::string text_, file_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<TomlItem> read_toml(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string name = printable(file.string(), kMaxPath);
+  TORCH_CHECK(std::filesystem::is_regular_file(file) && stream, "[train] cannot read the recipe '", name,
+              "'");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return TomlReader(text.str(), name).read();
+}
+
+std::string toml_quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const size_t known = std::string_view("\"\\\n\r\t").find(c);
+    if (known == std::string_view::npos) {
+      result += c;
+    } else {
+      (result += '\\') += "\"\\nrt"[known];
+    }
+  }
+  return result + '"';
+}
+
+}  // namespace tpgm
