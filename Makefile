@@ -20,8 +20,15 @@ test: build  ## every test (those for a GPU are skipped without one), and the di
 	scripts/check_includes
 	ctest --preset release -j $(JOBS)
 
-demo: build  ## Theorem 1 and the five examples
-	@echo '== tpgm theory: Theorem 1, numerically'
+demo: build  ## fine-tuning on the built-in data, plainly and with TPGM; Theorem 1; the five examples
+	@rm -rf build/demo
+	@echo '== tpgm train: plain fine-tuning on the built-in letters and digits'
+	@build/bin/tpgm train -c recipes/glyphs/ft.toml -o build/demo/ft
+	@echo; echo '== tpgm train: with TPGM at the end'
+	@build/bin/tpgm train -c recipes/glyphs/tpgm-end.toml -o build/demo/tpgm
+	@echo; echo '== tpgm eval: in distribution (sans) and out of it'
+	@build/bin/tpgm eval build/demo/ft build/demo/tpgm
+	@echo; echo '== tpgm theory: Theorem 1, numerically'
 	@build/bin/tpgm theory
 	@echo; echo '== example 1: any module'
 	@cd build && bin/example-1-any-module

@@ -36,7 +36,7 @@ int64_t radius_updates(const TrainOptions& options, int64_t steps) {
       from_text(name, text->second, value);
   });
   if (tpgm.every().at_end()) return tpgm.radius_steps().value_or(200);
-  return steps / tpgm.every().steps * tpgm.radius_steps().value_or(1);
+  return (steps + tpgm.every().steps - 1) / tpgm.every().steps * tpgm.radius_steps().value_or(1);
 }
 
 }  // namespace

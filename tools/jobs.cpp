@@ -201,6 +201,8 @@ class Runner {
     // Between fork and exec only what is safe in a signal handler.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a run without its sweep saves itself and ends
     if (::getppid() != parent) ::_exit(1);
+    // Ctrl-C is for the sweep, which passes it on: a run that heard it twice would not save.
+    ::setpgid(0, 0);
     const int none = ::open("/dev/null", O_RDONLY);
     ::dup2(none, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);

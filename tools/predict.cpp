@@ -24,6 +24,7 @@
 #include "tpgm/models/script.h"
 #include "tpgm/models/zero_shot.h"
 #include "tpgm/report/table.h"
+#include "tpgm/train/run_folder.h"
 #include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
@@ -35,6 +36,7 @@ struct Arguments {
   std::vector<std::string> domains;
   std::vector<double> mean, std;
   std::optional<double> crop_pct;
+  const CLI::Option* interpolation_flag = nullptr;
   LoaderArguments loader;
   bool features = false, amp = false, json = false;
 };
@@ -255,8 +257,19 @@ LoadedClassifier load(const Arguments& args) {
   return loaded;
 }
 
+// A run's pictures are seen as it saw them, where nothing else is asked for.
+void take_view_of_run(Arguments& args) {
+  if (!is_run(args.checkpoint)) return;
+  const auto run = make_options(load_recipe(std::filesystem::path(args.checkpoint) / "recipe.toml").settings);
+  if (args.mean.empty()) args.mean = run.mean;
+  if (args.std.empty()) args.std = run.std;
+  if (!args.crop_pct) args.crop_pct = run.crop_pct;
+  if (args.interpolation_flag->count() == 0) args.interpolation = run.interpolation;
+}
+
 int predict(Arguments args) {
   check_device("predict", args.device);
+  take_view_of_run(args);
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -340,15 +353,16 @@ Run configure_predict(CLI::App& app) {
                  "default: the data's");
   app.add_option("--decode", args->decode, "exact (Pillow's pixels) or fast (DCT scaling)")
       ->check(parses(parse_decode));
-  app.add_option("--interpolation", args->interpolation, "bicubic or bilinear")
-      ->check(parses(parse_interpolation));
-  app.add_option(
-         "--crop-pct", args->crop_pct,
-         "Part of the resized picture's shorter side that is kept; default: 1 for CLIP, 0.875 for others")
+  args->interpolation_flag = app.add_option("--interpolation", args->interpolation, "bicubic or bilinear")
+                                 ->check(parses(parse_interpolation));
+  app.add_option("--crop-pct", args->crop_pct,
+                 "Part of the resized picture's shorter side that is kept; default: a run's own, 1 for CLIP, "
+                 "0.875 for others")
       ->check(CLI::Range(0.01, 100.0));
-  app.add_option("--mean", args->mean, "Of the pixels in 0..1; default: CLIP's or ImageNet's")
+  app.add_option("--mean", args->mean, "Of the pixels in 0..1; default: a run's own, CLIP's or ImageNet's")
       ->delimiter(',');
-  app.add_option("--std", args->std, "Of the pixels in 0..1; default: CLIP's or ImageNet's")->delimiter(',');
+  app.add_option("--std", args->std, "Of the pixels in 0..1; default: a run's own, CLIP's or ImageNet's")
+      ->delimiter(',');
   args->loader.add_to(app);
   app.add_option("--device", args->device, "cpu, cuda or cuda:N");
   app.add_flag("--amp", args->amp, "Compute in bf16 where that is safe");

@@ -102,14 +102,11 @@ std::vector<fs::path> outputs_of(const std::string& output, const std::vector<do
 Dataset::Part radius_part(const Dataset& data, const std::string& name) {
   if (!name.empty()) return data.part(name, Role::kTrain);
   if (data.parts().size() == 1) return data.parts().front();
-  for (const char* split : {"radius", "train"}) {
-    std::vector<Dataset::Part> found;
-    for (const auto& part : data.parts()) {
-      if (part->split == split) found.push_back(part);
-    }
-    if (found.size() == 1) return found.front();
-    if (!found.empty()) break;
+  std::vector<Dataset::Part> found;
+  for (const auto& part : data.parts()) {
+    if (part->split == "radius") found.push_back(part);
   }
+  if (found.size() == 1) return found.front();
   TORCH_CHECK(false, "[project] '", data.where(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; say which has radius data with --part");
 }
@@ -174,6 +171,11 @@ NamedTensors load_anchor(const Arguments& args, const GivenClassifier& finetuned
     note(!weight ? "has no head, so the fine-tuned one stays as it is"
                  : fmt::format("has a head of {} classes, not {}, so the fine-tuned one stays as it is",
                                weight->size(0), head.weight.size(0)));
+    exclude.emplace_back("head.*");
+  } else if (const auto classes = own ? classes_of(Checkpoint(args.anchor, "", "project").metadata())
+                                      : std::vector<std::string>();
+             !classes.empty() && !finetuned.classes.empty() && classes != finetuned.classes) {
+    note("has a head of other classes, or in another order, so the fine-tuned one stays as it is");
     exclude.emplace_back("head.*");
   } else if (head.bias.defined() && !anchor.contains("head.bias")) {
     note("has a head without a bias, so the fine-tuned bias stays as it is");

@@ -77,8 +77,7 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
   fmt::print("{}{} steps in {}{}\n", std::isnan(result.selection) ? "" : "; ", result.steps,
              duration_text(result.seconds),
              result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
-  if (options.classes == "subset")
-    fmt::print("tests out of distribution: over the classes that occur in them\n");
+  if (options.classes == "subset") fmt::print("scored over the classes that occur in each test\n");
   fmt::print("{}\n", (folder / "best.safetensors").string());
 }
 

@@ -308,7 +308,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
         tests = sum(sum(part["per_class"]) for part in data["parts"])
         plan = self.run_ok("train", "--model", MODEL, "--data-dir", self.data, "--train", "real", "--test", "sketch,clipart",
                            "--epochs", "4", "--batch-size", "8", "--device", "cpu", "--dry-run").stdout
-        each = next(int(line.split()[1]) for line in plan.splitlines() if line.startswith("steps:"))
+        each = next(int(line.split()[2]) for line in plan.splitlines() if line.startswith("# steps:"))
         self.assertEqual((runs, steps, training, radius), (4, 4 * each, 32 * each, 0))
         self.assertEqual((evaluation - 4 * tests) % (4 * 5), 0)  # selection data, after each epoch and at the end
         self.assertRegex(text, r"6 runs to make: about \d+:\d\d .* at [\d.]+ training images/s")

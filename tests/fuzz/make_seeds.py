@@ -166,6 +166,12 @@ def tars():
     write("tar", "sizes", bytes(sized))
 
 
+def recipes():
+    write("toml", "recipe", b'# a recipe\nbase = "common.toml"\nlr = 1e-3  # a number\ntest = [\n  "a", \'b\',\n]\namp = true\n')
+    write("toml", "escapes", b'data-dir = "a\\"b\\\\c#d\\n"\r\ntest = []\n')
+    write("toml", "section", b"[optim]\nlr = 1\n")
+
+
 def image_lists():
     write("image_list", "folders", b"real/cat/1 2.jpg 0\nreal/dog/1.jpg 2\r\n\n\t/a/cat/2.jpg\t0  \n")
     write("image_list", "numbers", b"1.jpg 0\n./2.jpg 2000")
@@ -178,3 +184,4 @@ vocabularies()
 configs()
 tars()
 image_lists()
+recipes()

@@ -33,6 +33,7 @@ class LpFt final : public Method {
   explicit LpFt(torch::nn::Module& module, LpFtOptions options = {});
 
   void start_fine_tuning();
+  void next_phase() override { start_fine_tuning(); }
   bool probing() const { return probing_; }
 
   void after_step(const Closure& radius_loss) override;

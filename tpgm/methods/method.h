@@ -47,6 +47,9 @@ class Method {
   virtual NamedNumbers radii() const { return NamedNumbers(); }
   virtual NamedNumbers ratios() const { return NamedNumbers(); }
 
+  /// The loop begins its next phase, with a schedule of its own: of lp-ft, fine-tuning.
+  virtual void next_phase() {}
+
   /// True if after_step() or finish() calls its closure.
   virtual bool needs_radius_data() const { return false; }
 

@@ -54,8 +54,9 @@ class AppendedFile {
  public:
   AppendedFile(fs::path path, int64_t size) : path_(std::move(path)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    TORCH_CHECK(descriptor_ >= 0 && ::ftruncate(descriptor_, size) == 0, "[RunFolder] cannot write '",
-                path_.string(), "': ", std::strerror(errno));
+    // After a power cut it may be shorter than it was.
+    TORCH_CHECK(descriptor_ >= 0 && ::ftruncate(descriptor_, std::min(size, this->size())) == 0,
+                "[RunFolder] cannot write '", path_.string(), "': ", std::strerror(errno));
   }
   ~AppendedFile() { ::close(descriptor_); }
   AppendedFile(const AppendedFile&) = delete;
@@ -169,11 +170,11 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, c
 
 RunFolder RunFolder::open(const fs::path& path) {
   TORCH_CHECK(is_run(path), "[train] --resume '", path.string(), "' is no run folder: it has no recipe.toml");
-  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --resume '", path.string(),
-              "': the run is finished");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
+  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --resume '", path.string(),
+              "': the run is finished");
   return RunFolder(std::move(impl));
 }
 

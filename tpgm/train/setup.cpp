@@ -55,6 +55,22 @@ SampleSubset thinned(SampleSubset subset, const TrainOptions& options) {
   return result;
 }
 
+// Tests from elsewhere must not be what is trained on, and every test needs a name of its own.
+void check_others(const RunData& data) {
+  std::vector<std::pair<std::string, const SampleSubset*>> all = {
+      {"train", &data.train}, {"radius", &data.radius}, {"selection", &data.selection}};
+  std::set<std::string> names;
+  for (const auto& test : data.tests) {
+    TORCH_CHECK(names.insert(test.name).second, "[train] --test: there are two called '",
+                printable(test.name), "'");
+    all.emplace_back("test " + test.name, &test.subset);
+  }
+  for (const auto& [name, subset] : all) {
+    if (subset->samples == nullptr) return;
+  }
+  check_disjoint(all);
+}
+
 // "v2=../imagenetv2": a test in a data set of its own.
 std::optional<std::pair<std::string, fs::path>> elsewhere(const std::string& test,
                                                           const std::string& data_dir) {
@@ -101,7 +117,11 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
 
 // Both held-out sets become their union.
 void share(SampleSubset& radius, SampleSubset& selection, std::vector<std::string>& notes) {
-  if (radius.samples == selection.samples) {
+  if (radius.indices.empty()) radius = selection;
+  TORCH_CHECK(
+      selection.indices.empty() || radius.samples == selection.samples,
+      "[train] --share-validation: radius and selection data are two parts of the data set; join them there");
+  if (!selection.indices.empty() && radius.indices != selection.indices) {
     radius.indices.insert(radius.indices.end(), selection.indices.begin(), selection.indices.end());
     std::sort(radius.indices.begin(), radius.indices.end());
   }
@@ -209,7 +229,7 @@ void load_start(Classifier& model, const TrainOptions& options, const std::vecto
   load_state_dict(model, state_dict(*start.model), {}, options.weights);
 }
 
-std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model, int64_t steps_per_epoch) {
+std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model) {
   auto texts = options.method_options;
   for (const auto& method : methods()) {
     if (method.name != options.method) continue;
@@ -219,10 +239,7 @@ std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model, int
         if (const auto& given = texts["exclude"]; !given.empty()) globs.push_back(given);
         texts["exclude"] = fmt::format("{}", fmt::join(globs, ","));
       }
-      if (option.name == "lp_steps") {
-        TORCH_CHECK(!texts.contains("lp_steps"), "[train] --lp-steps is the library's; use --lp-epochs");
-        texts["lp_steps"] = std::to_string(options.lp_epochs.value_or(0) * steps_per_epoch);
-      }
+      TORCH_CHECK(!texts.contains("lp_steps"), "[train] --lp-steps is the library's; use --lp-epochs");
     }
   }
   return make_method(options.method, model, named_tensors(model), texts);
@@ -260,8 +277,21 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
     TORCH_CHECK(!options.lp_epochs && !options.lp_lr,
                 "[train] --lp-epochs and --lp-lr are options of lp-ft, not of ", options.method);
   }
+  if (const int64_t most = options.epochs - options.lp_epochs.value_or(0); options.warmup_epochs > most) {
+    notes.push_back(fmt::format("--warmup-epochs {}: there are only {} epochs", options.warmup_epochs, most));
+    options.warmup_epochs = most;
+  }
+  TORCH_CHECK(options.patience == 0 || setup.data.selection.size() > 0,
+              "[train] --patience needs selection data: --selection-fraction 0.1 holds some out");
+  TORCH_CHECK(!options.head_lr || options.lr > 0, "[train] --head-lr with --lr 0: that is --method lp --lr ",
+              options.head_lr.value_or(0));
   options.device = setup.device.str();
   options.model = setup.metadata.at("tpgm.model");
+  if (is_script(options.model)) {  // "script:FILE:sizes"
+    const size_t begin = std::string("script:").size(),
+                 end = std::min(options.model.find(':', begin), options.model.size());
+    options.model.replace(begin, end - begin, absolute(options.model.substr(begin, end - begin)));
+  }
   for (auto* path :
        {&options.checkpoint, &options.weights, &options.data_dir, &options.class_list, &options.output})
     *path = absolute(*path);
@@ -370,6 +400,7 @@ RunData open_data(const TrainOptions& options, const std::vector<std::string>& c
       result.tests.push_back(
           {other->first, thinned(open_elsewhere(other->first, other->second, result.classes), options)});
   }
+  check_others(result);
   if (options.share_validation) share(result.radius, result.selection, result.notes);
   mark_id(result.tests, options.id, 0);
   for (const auto& test : result.tests) {
@@ -454,8 +485,7 @@ Setup prepare(TrainOptions options) {
   if (*options.channels_last) to_channels_last(*setup.model);
   decide(options, setup, setup.notes);
 
-  const int64_t steps_per_epoch = setup.data.train.size() / options.batch_size / options.grad_accum_steps;
-  setup.method = make(options, *setup.model, steps_per_epoch);
+  setup.method = make(options, *setup.model);
   TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, "[train] ", options.method,
               " learns from radius data, and there are none: --radius-fraction 0.1 holds some out");
   if (!options.weights.empty()) load_start(*setup.model, options, setup.data.classes);

@@ -2,13 +2,14 @@
 #include "tpgm/train/toml.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include "tpgm/io/untrusted.h"
 
@@ -22,18 +23,19 @@ std::string same_key(std::string key) {
 
 class TomlReader {
  public:
-  TomlReader(std::string text, std::string file) : text_(std::move(text)), file_(std::move(file)) {}
+  explicit TomlReader(std::string_view text) : text_(text) {}
 
   std::vector<TomlItem> read() {
     std::vector<TomlItem> items;
     std::set<std::string> seen;
     for (skip_lines(); at_ < text_.size(); skip_lines()) {
       if (text_[at_] == '[') not_flat(text_.substr(at_ + 1, text_.find_first_of("]\n", at_) - at_ - 1));
-      TomlItem item{word(), {}};
-      if (const auto dot = item.key.find('.'); dot != std::string::npos) not_flat(item.key.substr(0, dot));
+      TomlItem item{std::string(word()), {}};
+      if (const auto dot = item.key.find('.'); dot != std::string::npos)
+        not_flat(std::string_view(item.key).substr(0, dot));
       check(!item.key.empty() && next() == '=', "expected key = value");
-      TORCH_CHECK(seen.insert(same_key(item.key)).second, "[train] '", file_, "' says '",
-                  printable(same_key(item.key)), "' twice");
+      check(seen.insert(same_key(item.key)).second,
+            fmt::format("says '{}' twice", printable(same_key(item.key))));
       ++at_;
       if (next() == '[') {
         list(item.values);
@@ -48,12 +50,13 @@ class TomlReader {
 
  private:
   void check(bool good, const std::string& what) const {
-    TORCH_CHECK(good, "[train] '", file_, "', line ",
-                std::count(text_.begin(), text_.begin() + offset(), '\n') + 1, ": ", what);
+    if (good) return;
+    const auto line = std::count(text_.begin(), text_.begin() + offset(), '\n') + 1;
+    throw Malformed{fmt::format("line {}: {}", line, what)};
   }
-  [[noreturn]] void not_flat(const std::string& section) const {
-    TORCH_CHECK(false, "[train] '", file_, "': a recipe is flat; there are no sections such as [",
-                printable(section), "]");
+  [[noreturn]] void not_flat(std::string_view section) const {
+    check(false, fmt::format("a recipe is flat; there are no sections such as [{}]", printable(section)));
+    std::abort();  // check() has thrown
   }
   std::ptrdiff_t offset() const { return static_cast<std::ptrdiff_t>(std::min(at_, text_.size())); }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\n'; }
@@ -69,7 +72,7 @@ class TomlReader {
   void skip_lines() {
     while (at_ < text_.size() && at_end_of_line()) ++at_;
   }
-  std::string word() {
+  std::string_view word() {
     const size_t begin = at_;
     while (std::isalnum(static_cast<unsigned char>(peek())) != 0 ||
            std::string_view("_-+.").find(peek()) != std::string_view::npos)
@@ -79,9 +82,9 @@ class TomlReader {
   std::string value() {
     const char quote = next();
     if (quote != '"' && quote != '\'') {
-      std::string text = word();
+      const auto text = word();
       check(!text.empty(), "expected a \"string\", a number, true, false or a list");
-      return text;
+      return std::string(text);
     }
     std::string text;
     for (++at_; peek() != quote; ++at_) {
@@ -121,11 +124,13 @@ class TomlReader {
     ++at_;
   }
 
-  std::string text_, file_;
+  std::string_view text_;
   size_t at_ = 0;
 };
 
 }  // namespace
+
+std::vector<TomlItem> parse_toml(std::string_view text) { return TomlReader(text).read(); }
 
 std::vector<TomlItem> read_toml(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
@@ -134,7 +139,11 @@ std::vector<TomlItem> read_toml(const std::filesystem::path& file) {
               "'");
   std::ostringstream text;
   text << stream.rdbuf();
-  return TomlReader(text.str(), name).read();
+  try {
+    return parse_toml(text.str());
+  } catch (const Malformed& malformed) {
+    TORCH_CHECK(false, "[train] '", name, "', ", malformed.reason);
+  }
 }
 
 std::string toml_quoted(const std::string& text) {

@@ -27,11 +27,18 @@ using Json = RunFolder::Json;
 constexpr uint64_t kMixPurpose = 0x3141;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+// Times the rate, for the head.
+double head_scale(const TrainOptions& options) {
+  return options.head_lr && options.lr > 0 ? *options.head_lr / options.lr : 1;
+}
+
 std::vector<Phase> phases_of(const TrainOptions& options) {
   const int64_t probing = options.lp_epochs.value_or(0);
   std::vector<Phase> phases;
-  if (probing > 0) phases.push_back({"lp", probing, options.lp_lr.value_or(options.lr), 0});
-  phases.push_back({probing > 0 ? "ft" : options.method, options.epochs - probing, options.lr,
+  // --lp-lr is the head's rate as it is.
+  if (options.lp_epochs)
+    phases.push_back({"lp", probing, options.lp_lr.value_or(options.lr) / head_scale(options), 0});
+  phases.push_back({options.lp_epochs ? "ft" : options.method, options.epochs - probing, options.lr,
                     std::min(options.warmup_epochs, options.epochs - probing)});
   return phases;
 }
@@ -49,13 +56,12 @@ ScheduleOptions schedule_of(const TrainOptions& options) {
 Optimizer optimizer_of(const TrainOptions& options, const Classifier& model) {
   std::vector<std::string> blocks;
   for (const auto& block : model.backbone->blocks()) blocks.push_back("backbone." + block);
-  auto groups = parameter_groups(
-      model.named_parameters(), blocks,
-      GroupOptions()
-          .weight_decay(options.weight_decay)
-          .decay_all(options.decay_all)
-          .layer_decay(options.layer_decay)
-          .head_scale(options.lr > 0 ? options.head_lr.value_or(options.lr) / options.lr : 1));
+  auto groups = parameter_groups(model.named_parameters(), blocks,
+                                 GroupOptions()
+                                     .weight_decay(options.weight_decay)
+                                     .decay_all(options.decay_all)
+                                     .layer_decay(options.layer_decay)
+                                     .head_scale(head_scale(options)));
   return {std::move(groups), OptimOptions()
                                  .opt(parse_opt(options.opt))
                                  .momentum(options.momentum)
@@ -95,6 +101,22 @@ NamedTensors part_of(const NamedTensors& all, const std::string& prefix) {
 }
 
 at::Generator generator(c10::Device device) { return at::globalContext().defaultGenerator(device); }
+
+// Which pictures are trained on, in which order, and what is held out (FNV-1a of names and labels).
+std::string fingerprint_of(const RunData& data) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&hash](std::string_view bytes) {
+    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
+  };
+  for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
+    add(fmt::format("{};", subset->size()));
+    for (const int64_t i : subset->indices) {
+      add(subset->samples->name(i));
+      add(fmt::format(":{};", subset->samples->label(i)));
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
 
 double per_cent(double part, double whole) { return whole > 0 ? 100 * part / whole : kNone; }
 
@@ -177,6 +199,7 @@ Trainer::Trainer(Setup& setup, RunFolder* folder, TrainCallbacks callbacks, std:
   check_options(mix_of(options_));
   if (radius_loader_) radius_ = batches_of(*radius_loader_);
   if (options_.model_ema) ema_ = std::make_unique<Ema>(model_, options_.model_ema_decay);
+  if (folder_) data_fingerprint_ = fingerprint_of(setup.data);
   auto& context = at::globalContext();
   context.setBenchmarkCuDNN(!options_.deterministic);
   context.setDeterministicCuDNN(options_.deterministic);
@@ -206,7 +229,9 @@ TrainResult Trainer::run() {
 }
 
 bool Trainer::done() const {
-  const bool patient = options_.patience == 0 || epochs_done_ - best_epoch_ < options_.patience;
+  // Patience begins anew with the last phase.
+  const int64_t since = std::max(best_epoch_, options_.lp_epochs.value_or(0));
+  const bool patient = options_.patience == 0 || epochs_done_ - since < options_.patience;
   return epochs_done_ == options_.epochs || !patient;
 }
 
@@ -215,9 +240,10 @@ void Trainer::train_epoch() {
   if (step_ < end) train_.start(epochs_done_, step_ % steps_per_epoch_ * options_.grad_accum_steps);
   clock_->restart();
   while (step_ < end) {
-    const bool new_phase = step_ > 0 && schedule_.phase(step_) != schedule_.phase(step_ - 1);
-    if (new_phase) {
+    if (schedule_.phase(step_) != (step_ > 0 ? schedule_.phase(step_ - 1) : 0)) {
+      method_.next_phase();
       optimizer_.reset();
+      best_ = -1;  // the result is one of this phase
       say(fmt::format("phase {} begins", schedule_.phases()[schedule_.phase(step_)].name));
     }
     train_step();
@@ -276,7 +302,12 @@ void Trainer::train_step() {
   } else {
     pending_.push_back(std::move(pending));
     if (setup_.device.is_cpu()) read_losses(0);  // throws before a bad gradient reaches the weights
-    training_step_.update(schedule_.lr(step_), [this] { return radius_loss(); });
+    try {
+      training_step_.update(schedule_.lr(step_), [this] { return radius_loss(); });
+    } catch (const c10::Error&) {
+      read_losses(0);  // a loss that is not finite says more than what came of it
+      throw;
+    }
     if (ema_) ema_->update();
     read_losses(1);  // the device is busy with this step while we look at the one before
   }
@@ -334,13 +365,14 @@ at::Tensor Trainer::radius_loss() {
   if (finishing_ && stop_asked()) throw Stopped();  // finish() begins anew then
   TORCH_CHECK(radius_.next, "[train] ", options_.method, " asks for radius data, and there are none");
   std::optional<Batch> batch;
-  do {
+  for (int64_t tries = 0; !batch || batch->indices.empty(); ++tries) {  // empty: none of it could be read
+    TORCH_CHECK(tries < 2 * radius_.batches, "[train] none of the radius data can be read");
     const int64_t epoch = radius_batches_ / radius_.batches;
     if (epoch != radius_epoch_) radius_.start(epoch, radius_batches_ % radius_.batches);
     radius_epoch_ = epoch;
     batch = radius_.next();
     ++radius_batches_;
-  } while (batch->indices.empty());
+  }
   std::optional<Autocast> autocast;
   if (options_.amp) autocast.emplace(setup_.device.type());
   return classification_loss(model_.forward(batch->images), batch->labels);
@@ -376,6 +408,7 @@ std::optional<Accuracy> Trainer::select() {
   EvaluateOptions options;
   options.amp = options_.amp;
   auto accuracy = evaluate(model_, *selection_loader_, options);
+  TORCH_CHECK(accuracy.pictures > 0, "[train] none of the selection data can be read");
   clock_->evaluation += Clock::since(begin);
   ++clock_->evaluations;
   return accuracy;
@@ -384,6 +417,7 @@ std::optional<Accuracy> Trainer::select() {
 void Trainer::end_epoch() {
   read_losses(0);
   method_.check();
+  check_weights();
   if (ema_) ema_->swap();
   const auto selected = select();
   ++epochs_done_;
@@ -440,7 +474,7 @@ void Trainer::finish() {
         loader_of(setup_, test.subset, options_.validation_batch_size.value_or(1), false, false);
     EvaluateOptions options;
     options.amp = options_.amp;
-    options.subset = options_.classes == "subset" && !test.id;
+    options.subset = options_.classes == "subset";
     options.progress = [this](size_t) {
       if (stop_asked()) throw Stopped();
     };
@@ -502,9 +536,23 @@ void Trainer::load_best() {
   }
 }
 
+// A gradient can be infinite where the loss is not; such weights must not become a checkpoint.
+void Trainer::check_weights() const {
+  const at::NoGradGuard no_grad;
+  const auto norms = at::_foreach_norm(model_.parameters(), 2);
+  TORCH_CHECK(at::stack(norms).isfinite().all().item<bool>(), "[train] step ", step_,
+              ": the weights are not finite any more, though the loss was; ",
+              folder_ && saved_step_ >= 0
+                  ? fmt::format("the last good state is {} of step {}",
+                                (folder_->path() / "resume.safetensors").string(), saved_step_)
+                  : "there is no checkpoint yet",
+              ". A smaller --lr or --clip-grad 1 may help");
+}
+
 void Trainer::save_state() {
   read_losses(0);
   method_.check();
+  check_weights();
   if (!folder_) return;
   NamedTensors tensors;
   put(tensors, "model.", state_dict(model_));
@@ -514,6 +562,7 @@ void Trainer::save_state() {
   tensors.insert("random.cpu", generator(at::kCPU).get_state());
   if (setup_.device.is_cuda()) tensors.insert("random.cuda", generator(setup_.device).get_state());
   folder_->save_state(tensors, {{"step", step_},
+                                {"data", data_fingerprint_},
                                 {"epochs_done", epochs_done_},
                                 {"best_epoch", best_epoch_},
                                 {"best", best_},
@@ -534,6 +583,8 @@ void Trainer::load_state() {
   const auto state = folder_->load_state();
   if (!state) return;
   const auto& numbers = state->numbers;
+  TORCH_CHECK(numbers.at("data") == data_fingerprint_, "[train] --resume '", folder_->path().string(),
+              "': the training, radius or selection data are not those the run was begun with");
   load_state_dict(model_, part_of(state->tensors, "model."), {}, folder_->path() / "resume.safetensors");
   method_.load_state_dict(part_of(state->tensors, "method."));
   optimizer_.load_state_dict(part_of(state->tensors, "optimizer."));

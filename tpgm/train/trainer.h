@@ -90,6 +90,7 @@ class Trainer {
   std::optional<Accuracy> select();
   void keep_best();
   void load_best();
+  void check_weights() const;
   void save_state();
   void load_state();
   void read_losses(size_t leave);
@@ -122,6 +123,7 @@ class Trainer {
 
   std::deque<Pending> pending_;  // losses that were not read yet
   std::unique_ptr<Clock> clock_;
+  std::string data_fingerprint_;
   StateDict best_weights_{"Tensor"};  // where there is no folder
   int64_t saved_step_ = -1, radius_epoch_ = -1;
   bool finishing_ = false, finished_best_ = false;
