@@ -116,7 +116,12 @@ Row parse_row(const std::string& text) {
 std::vector<Row> parse_rows(const Arguments& args) {
   std::vector<Row> rows;
   std::map<std::string, int> names;
-  for (const auto& text : args.checkpoints) ++names[rows.emplace_back(parse_row(text)).name];
+  for (const auto& text : args.checkpoints) {
+    const Row& row = rows.emplace_back(parse_row(text));
+    TORCH_CHECK(is_script(row.path) || fs::exists(row.path), "[eval] there is no '",
+                printable(row.path, kMaxPath), "'");
+    ++names[row.name];
+  }
   for (size_t i = 0; i < rows.size(); ++i) {  // two runs may have a "best.safetensors"
     if (names[rows[i].name] > 1) rows[i].name = args.checkpoints[i];
   }
@@ -132,7 +137,16 @@ void set_options(std::vector<Row>& rows, const Arguments& args) {
   const Settings* first = nullptr;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].run) continue;
-    recipes[i] = load_recipe(fs::path(rows[i].path) / "recipe.toml").settings;
+    const fs::path run = rows[i].path;
+    TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
+                "[eval] the run '", run.string(),
+                "' has not finished an epoch yet; go on with tpgm train --resume");
+    if (!fs::exists(run / "result.json"))
+      say(
+          fmt::format("tpgm eval: the run '{}' is not finished: this is its best epoch so far, without what "
+                      "its method does at the end\n",
+                      run.string()));
+    recipes[i] = load_recipe(run / "recipe.toml").settings;
     for (const auto& key : kMachineKeys) recipes[i].erase(key);
     if (elsewhere) {
       for (const auto& key : kDataKeys) recipes[i].erase(key);
@@ -229,7 +243,7 @@ void evaluate_row(Row& row, const Arguments& args, c10::Device device, Progress&
   Classifier& model = *given.loaded.model;
   model.to(device);
   to_channels_last(model);
-  const auto pictures = make_pictures(row.options, model, given.loaded.metadata.at("tpgm.model"), device);
+  const auto pictures = make_pictures(row.options, model, given.loaded.metadata, device);
   EvaluateOptions options;
   options.amp = row.options.amp;
   options.subset = row.options.classes == "subset";

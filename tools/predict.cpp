@@ -24,7 +24,6 @@
 #include "tpgm/models/script.h"
 #include "tpgm/models/zero_shot.h"
 #include "tpgm/report/table.h"
-#include "tpgm/train/run_folder.h"
 #include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
@@ -257,19 +256,17 @@ LoadedClassifier load(const Arguments& args) {
   return loaded;
 }
 
-// A run's pictures are seen as it saw them, where nothing else is asked for.
-void take_view_of_run(Arguments& args) {
-  if (!is_run(args.checkpoint)) return;
-  const auto run = make_options(load_recipe(std::filesystem::path(args.checkpoint) / "recipe.toml").settings);
-  if (args.mean.empty()) args.mean = run.mean;
-  if (args.std.empty()) args.std = run.std;
-  if (!args.crop_pct) args.crop_pct = run.crop_pct;
-  if (args.interpolation_flag->count() == 0) args.interpolation = run.interpolation;
+// Pictures are seen as the checkpoint says it saw them, where nothing else is asked for.
+void take_view(Arguments& args, const Metadata& metadata) {
+  const auto own = view_of(metadata);
+  if (args.mean.empty()) args.mean = own.mean;
+  if (args.std.empty()) args.std = own.std;
+  if (!args.crop_pct) args.crop_pct = own.crop_pct;
+  if (own.interpolation && args.interpolation_flag->count() == 0) args.interpolation = *own.interpolation;
 }
 
 int predict(Arguments args) {
   check_device("predict", args.device);
-  take_view_of_run(args);
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -282,6 +279,7 @@ int predict(Arguments args) {
   AtomicFile(args.output, "predict");  // throws now, not after the work, if it could not be written
   AtomicFile csv(args.csv, "predict");
   const auto loaded = load(args);
+  take_view(args, loaded.metadata);
   const int64_t outputs =
       whole_script(args) ? loaded.model->backbone->num_features() : loaded.model->num_classes();
   const Dataset data = open_data(args, outputs);
@@ -356,12 +354,15 @@ Run configure_predict(CLI::App& app) {
   args->interpolation_flag = app.add_option("--interpolation", args->interpolation, "bicubic or bilinear")
                                  ->check(parses(parse_interpolation));
   app.add_option("--crop-pct", args->crop_pct,
-                 "Part of the resized picture's shorter side that is kept; default: a run's own, 1 for CLIP, "
+                 "Part of the resized picture's shorter side that is kept; default: the checkpoint's own, 1 "
+                 "for CLIP, "
                  "0.875 for others")
       ->check(CLI::Range(0.01, 100.0));
-  app.add_option("--mean", args->mean, "Of the pixels in 0..1; default: a run's own, CLIP's or ImageNet's")
+  app.add_option("--mean", args->mean,
+                 "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
-  app.add_option("--std", args->std, "Of the pixels in 0..1; default: a run's own, CLIP's or ImageNet's")
+  app.add_option("--std", args->std,
+                 "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
   args->loader.add_to(app);
   app.add_option("--device", args->device, "cpu, cuda or cuda:N");

@@ -442,7 +442,7 @@ int project(const Arguments& args) {
 
   model.to(device);
   to_channels_last(model);
-  const auto pictures = make_pictures(options, model, finetuned.loaded.metadata.at("tpgm.model"), device);
+  const auto pictures = make_pictures(options, model, finetuned.loaded.metadata, device);
   RadiusBatches batches(all_of(part), pictures, args.radius_batch_size);
   StateDict start("Tensor");  // what every μ begins with
   for (const auto& item : state_dict(model)) start.insert(item.key(), item.value().cpu().clone());

@@ -140,12 +140,13 @@ int run_all(const Arguments& args) {
     return 0;
   }
   if (args.tables.empty()) throw UsageError("a table is needed: a name of 'tpgm list recipes', or a folder");
-  if (args.output.empty()) throw UsageError("--output is required: the folder of all runs and tables");
+  if (args.output.empty() && !args.dry_run)
+    throw UsageError("--output is required: the folder of all runs and tables");
   ReproduceOptions options;
   options.given = args.flags.given();
   options.scale = args.scale;
   options.side_by_side = std::max<int64_t>(1, args.jobs);
-  options.output = fs::absolute(args.output).lexically_normal();
+  options.output = fs::absolute(args.output.empty() ? "." : args.output).lexically_normal();  // of a plan
   from_text("--seeds", args.seeds, options.seeds);
   from_text("--rows", args.rows, options.rows);
   interrupted();

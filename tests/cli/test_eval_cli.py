@@ -140,6 +140,7 @@ class Eval(TwoCheckpoints):
         recipe = {"model": SMALL, "data-dir": str(self.pacs), "test": test, "method": "tpgm", "mu": "0.1",
                   "device": "cuda:9"} | more
         (folder / "recipe.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in recipe.items()))
+        (folder / "result.json").write_text("{}")
         return folder
 
     def test_runs_say_what_to_test_on(self):
@@ -158,6 +159,14 @@ class Eval(TwoCheckpoints):
         (row,) = self.eval_json(before, "--data-dir", self.pacs, "--test", "sketch", "--device", "cpu")
         self.assertEqual([(test["name"], test["id"]) for test in row["tests"]], [("sketch", False)])
         self.assertIn("with --data-dir, recipes do not say", self.error(2, "eval", before, "--data-dir", self.pacs))
+
+    def test_an_unfinished_run(self):
+        run = self.run_folder("begun", self.pre, ["sketch"], train="photo")
+        (run / "result.json").unlink()
+        self.assertIn("is not finished", self.run_ok("eval", run, "--device", "cpu").stderr)
+        (run / "best.safetensors").unlink()
+        self.assertIn("has not finished an epoch yet; go on with tpgm train --resume",
+                      self.expect_one_line(1, "eval", run, "--device", "cpu"))
 
     def test_runs_that_cannot_be_compared(self):
         one = self.run_folder("one", self.pre, ["sketch", "cartoon"], train="photo")

@@ -156,7 +156,7 @@ class TrainerTest : public test::Scratch {
   }
   void add_selection(RunSetup& setup) const {
     setup.data.selection = pictures();
-    setup.pictures = make_pictures(setup.options, *setup.model, setup.metadata["tpgm.model"], at::kCPU);
+    setup.pictures = make_pictures(setup.options, *setup.model, setup.metadata, at::kCPU);
     setup.options.validation_batch_size = 4;
   }
   std::vector<Json> log_of(const fs::path& run, const std::string& event) const {

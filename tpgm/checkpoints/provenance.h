@@ -12,7 +12,7 @@
 namespace tpgm {
 
 /// Metadata for what is made from `inputs`: all of the last input's own, save for how it was itself
-/// made (of tpgm.* only model, layout, normalize, layer and classes stay), and
+/// made (of tpgm.* only model, layout, normalize, layer, classes and view stay), and
 ///   format         "pt" where it has none, because Hugging Face's readers ask for it
 ///   tpgm.version   of this library
 ///   tpgm.inputs    JSON: of each input the name, the format, the files with their sizes and fingerprints,

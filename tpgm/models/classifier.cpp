@@ -60,6 +60,8 @@ Parts load_model(const std::string& model, const std::filesystem::path& file, Lo
   result.notes = std::move(weights.notes);
   weights.config.recompute.reset();  // of how to compute, not of what
   result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
+  if (const auto view = checkpoint.metadata().find("tpgm.view"); view != checkpoint.metadata().end())
+    result.metadata.insert(*view);
   return parts;
 }
 

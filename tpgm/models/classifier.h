@@ -73,7 +73,8 @@ struct LoadedClassifier {
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
   /// For the metadata of what is saved from it, by which it is known again: "tpgm.model"; "tpgm.layout", the
-  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head.
+  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, where
+  /// the checkpoint says so.
   std::map<std::string, std::string> metadata;
 };
 

@@ -114,7 +114,7 @@ void check(const TrainOptions& o) {
   check_word("sched", o.sched, parse_sched);
   check_word("decode", o.decode, parse_decode);
   check_word("train-decode", o.train_decode, parse_decode);
-  check_word("interpolation", o.interpolation, parse_interpolation);
+  if (o.interpolation) check_word("interpolation", *o.interpolation, parse_interpolation);
   check_word("on-bad-image", o.on_bad_image, parse_on_bad_image);
   one_of("on-nan", o.on_nan, {"error", "skip"});
   one_of("classes", o.classes, {"all", "subset"});

@@ -48,7 +48,7 @@ struct TrainOptions {
   std::vector<double> crop_scale = {0.08, 1}, crop_ratio = {0.75, 4.0 / 3};
   double hflip = 0.5;
   std::vector<double> color_jitter, rand_augment;
-  std::string interpolation = "bicubic";
+  std::optional<std::string> interpolation;
   std::optional<double> crop_pct;
   std::vector<double> mean, std;
   std::string train_decode = "fast", decode = "exact";
@@ -163,13 +163,18 @@ struct TrainOptions {
           "Strengths of brightness, contrast, saturation and hue; one number: of the first three",
           self.color_jitter...);
     visit(g, "rand-augment", "Number of operations and magnitude (0 to 30): 2,9", self.rand_augment...);
-    visit(g, "interpolation", "bicubic or bilinear", self.interpolation...);
+    visit(g, "interpolation", "bicubic or bilinear; auto: the checkpoint's own, or bicubic",
+          self.interpolation...);
     visit(g, "crop-pct",
-          "Of evaluation: part of the resized shorter side that is kept; auto: 1 for CLIP, 0.875 for others",
+          "Of evaluation: part of the resized shorter side that is kept; auto: the checkpoint's own, 1 for "
+          "CLIP, 0.875 for others",
           self.crop_pct...);
-    visit(g, "mean", "Of the pixels in 0..1, one number or three; default: CLIP's or ImageNet's",
+    visit(g, "mean",
+          "Of the pixels in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
           self.mean...);
-    visit(g, "std", "Of the pixels in 0..1, one number or three; default: CLIP's or ImageNet's", self.std...);
+    visit(g, "std",
+          "Of the pixels in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
+          self.std...);
     visit(g, "train-decode", "fast (DCT scaling) or exact (Pillow's pixels)", self.train_decode...);
     visit(g, "decode", "The same for all other pictures", self.decode...);
     g = "Machine";

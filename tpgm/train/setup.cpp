@@ -300,6 +300,21 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
   options.mean.assign(loader.mean().begin(), loader.mean().end());
   options.std.assign(loader.std().begin(), loader.std().end());
   options.crop_pct = setup.pictures.eval.crop_pct();
+  options.interpolation =
+      setup.pictures.eval.interpolation() == Interpolation::kBicubic ? "bicubic" : "bilinear";
+  setup.metadata["tpgm.view"] = nlohmann::json{
+      {"mean", options.mean},
+      {"std", options.std},
+      {"crop_pct", *options.crop_pct},
+      {"interpolation",
+       *options.interpolation}}.dump();
+  for (const auto& method : methods()) {
+    if (method.name != options.method) continue;
+    for (const auto& option : method.options) {  // the trainer knows the head, and counts epochs
+      if (option.name != "head" && option.name != "lp_steps")
+        options.method_options.emplace(option.name, option.default_value);
+    }
+  }
 }
 
 }  // namespace
@@ -317,15 +332,32 @@ c10::Device find_device(const std::string& text, const std::string& call) {
   return device;
 }
 
-Pictures make_pictures(const TrainOptions& options, const Classifier& model, const std::string& model_name,
+PictureView view_of(const Metadata& metadata) {
+  const auto found = metadata.find("tpgm.view");
+  if (found == metadata.end()) return {};
+  const auto json = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  try {
+    return {json.at("mean"), json.at("std"), json.at("crop_pct").get<double>(),
+            json.at("interpolation").get<std::string>()};
+  } catch (const nlohmann::json::exception&) {
+    TORCH_CHECK(false,
+                "[view_of] 'tpgm.view' in a checkpoint's metadata does not say mean, std, crop_pct and "
+                "interpolation");
+  }
+}
+
+Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                        c10::Device device) {
+  const std::string& model_name = metadata.at("tpgm.model");
+  const PictureView own = view_of(metadata);
   const Family family = is_script(model_name) ? Family::kResNet : parse_model(model_name).family;
   const Normalization usual = normalization(family);
-  const auto interpolation = parse_interpolation(options.interpolation);
+  const auto interpolation =
+      parse_interpolation(options.interpolation.value_or(own.interpolation.value_or("bicubic")));
   Pictures pictures;
   pictures.augment = !options.no_aug;
   pictures.eval.image_size(model.backbone->image_size())
-      .crop_pct(options.crop_pct.value_or(is_clip(family) ? 1 : 0.875))
+      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(is_clip(family) ? 1 : 0.875)))
       .decode(parse_decode(options.decode))
       .interpolation(interpolation);
   const auto& jitter = options.color_jitter;
@@ -350,8 +382,8 @@ Pictures make_pictures(const TrainOptions& options, const Classifier& model, con
   const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   pictures.loader.device(device)
       .channels(model.backbone->channels())
-      .mean(triple(options.mean, usual.mean))
-      .std(triple(options.std, usual.std))
+      .mean(triple(options.mean.empty() ? own.mean : options.mean, usual.mean))
+      .std(triple(options.std.empty() ? own.std : options.std, usual.std))
       .workers(options.workers > 0 ? options.workers : threads)
       .max_pixels(options.max_pixels)
       .on_bad_image(parse_on_bad_image(options.on_bad_image))
@@ -476,7 +508,7 @@ Setup prepare(TrainOptions options) {
   setup.data = open_data(options, classes);
   setup.metadata["tpgm.classes"] =
       nlohmann::json(setup.data.classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  setup.pictures = make_pictures(options, *setup.model, setup.metadata.at("tpgm.model"), setup.device);
+  setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
   setup.model->to(setup.device);
   if (!options.channels_last) {
     const auto& name = setup.metadata.at("tpgm.model");

@@ -34,8 +34,17 @@ struct Pictures {
 /// "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
 c10::Device find_device(const std::string& text, const std::string& call);
 
-/// The usual of the model, where the options do not say otherwise.
-Pictures make_pictures(const TrainOptions& options, const Classifier& model, const std::string& model_name,
+/// How a checkpoint says that it saw pictures ("tpgm.view" in its metadata); what it does not say is empty.
+struct PictureView {
+  std::vector<double> mean, std;
+  std::optional<double> crop_pct;
+  std::optional<std::string> interpolation;
+};
+PictureView view_of(const Metadata& metadata);
+
+/// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
+/// the model.
+Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                        c10::Device device);
 
 /// The data of a run: its own splits, or what is held out, as the options say; the training domain's own test

@@ -362,7 +362,14 @@ void Trainer::stop_for(double loss, const Pending& pending) {
 }
 
 at::Tensor Trainer::radius_loss() {
-  if (finishing_ && stop_asked()) throw Stopped();  // finish() begins anew then
+  if (finishing_) {
+    if (stop_asked()) throw Stopped();  // finish() begins anew then
+    if (Clock::since(clock_->window) > 10) {
+      say(fmt::format("{} works on its result: {} batches of radius data so far", options_.method,
+                      radius_batches_ - finish_began_));
+      clock_->window = std::chrono::steady_clock::now();
+    }
+  }
   TORCH_CHECK(radius_.next, "[train] ", options_.method, " asks for radius data, and there are none");
   std::optional<Batch> batch;
   for (int64_t tries = 0; !batch || batch->indices.empty(); ++tries) {  // empty: none of it could be read
@@ -465,6 +472,8 @@ void Trainer::finish() {
     say(fmt::format("stopped early: no better epoch since {}", best_epoch_));
   load_best();
   finishing_ = true;
+  finish_began_ = radius_batches_;
+  clock_->window = std::chrono::steady_clock::now();
   if (!finished_best_) method_.finish([this] { return radius_loss(); });
   if (folder_) folder_->radii(step_, method_.radii(), method_.ratios());
   const auto selected = select();
@@ -538,14 +547,14 @@ void Trainer::load_best() {
 
 // A gradient can be infinite where the loss is not; such weights must not become a checkpoint.
 void Trainer::check_weights() const {
+  if (!folder_) return;
   const at::NoGradGuard no_grad;
   const auto norms = at::_foreach_norm(model_.parameters(), 2);
   TORCH_CHECK(at::stack(norms).isfinite().all().item<bool>(), "[train] step ", step_,
               ": the weights are not finite any more, though the loss was; ",
-              folder_ && saved_step_ >= 0
-                  ? fmt::format("the last good state is {} of step {}",
-                                (folder_->path() / "resume.safetensors").string(), saved_step_)
-                  : "there is no checkpoint yet",
+              saved_step_ >= 0 ? fmt::format("the last good state is {} of step {}",
+                                             (folder_->path() / "resume.safetensors").string(), saved_step_)
+                               : "there is no checkpoint yet",
               ". A smaller --lr or --clip-grad 1 may help");
 }
 

@@ -125,7 +125,7 @@ class Trainer {
   std::unique_ptr<Clock> clock_;
   std::string data_fingerprint_;
   StateDict best_weights_{"Tensor"};  // where there is no folder
-  int64_t saved_step_ = -1, radius_epoch_ = -1;
+  int64_t saved_step_ = -1, radius_epoch_ = -1, finish_began_ = 0;
   bool finishing_ = false, finished_best_ = false;
   TrainResult result_;
 };
