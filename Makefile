@@ -20,26 +20,9 @@ test: build  ## every test (those for a GPU are skipped without one), and the di
 	scripts/check_includes
 	ctest --preset release -j $(JOBS)
 
-demo: build  ## fine-tuning on the built-in data, plainly and with TPGM; Theorem 1; the five examples
-	@rm -rf build/demo
-	@echo '== tpgm train: plain fine-tuning on the built-in letters and digits'
-	@build/bin/tpgm train -c recipes/glyphs/ft.toml -o build/demo/ft
-	@echo; echo '== tpgm train: with TPGM at the end'
-	@build/bin/tpgm train -c recipes/glyphs/tpgm-end.toml -o build/demo/tpgm
-	@echo; echo '== tpgm eval: in distribution (sans) and out of it'
-	@build/bin/tpgm eval build/demo/ft build/demo/tpgm
-	@echo; echo '== tpgm theory: Theorem 1, numerically'
-	@build/bin/tpgm theory
-	@echo; echo '== example 1: any module'
-	@cd build && bin/example-1-any-module
-	@echo; echo '== example 2: two checkpoints'
-	@cd build && bin/example-2-two-checkpoints
-	@echo; echo '== example 3: a method of your own'
-	@cd build && bin/example-3-own-method
-	@echo; echo '== example 4: a pre-trained model of any library'
-	@cd build && bin/example-4-pretrained-model
-	@echo; echo '== example 5: data, the same on every run'
-	@cd build && bin/example-5-data
+demo: build/build.ninja  ## the methods side by side on the built-in data: a table and build/demo/report.html
+	cmake --build --preset release -j $(JOBS) --target tpgm_command
+	@build/bin/tpgm demo -o build/demo
 
 bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside rivals
 	build/bin/tpgm bench projection
@@ -59,9 +42,11 @@ check-clang-format:
 	@test -x $(CLANG_FORMAT) || { echo '$(CLANG_FORMAT) is missing; scripts/bootstrap installs it' >&2; exit 1; }
 	@test -n '$(firstword $(FORMATTED))' || { echo 'git lists no sources here; is this a checkout?' >&2; exit 1; }
 
-docs: build  ## docs/cli.md from --help, and the README's picture
+docs: build  ## docs/cli.md from --help, and the pictures of README and docs
 	scripts/generate_cli_docs build/bin/tpgm > docs/cli.md
 	build/bin/tpgm theory --plot docs/theory.svg > /dev/null
+	build/bin/tpgm demo -o build/demo > /dev/null
+	cp build/demo/report/plane.svg docs/plane.svg
 
 test-gpu: build  ## the tests that need a GPU
 	@build/bin/tpgm --version | grep 'CUDA: yes' || { echo "test-gpu: no GPU: 'build/bin/tpgm --version' does not say" \

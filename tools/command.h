@@ -57,11 +57,14 @@ CLI::Validator parses(const Parse& parse) {
 Run configure_bench(CLI::App& app);
 Run configure_convert(CLI::App& app);
 Run configure_data(CLI::App& app);
+Run configure_demo(CLI::App& app);
 Run configure_eval(CLI::App& app);
 Run configure_inspect(CLI::App& app);
 Run configure_list(CLI::App& app);
 Run configure_predict(CLI::App& app);
+Run configure_pretrain(CLI::App& app);
 Run configure_project(CLI::App& app);
+Run configure_report(CLI::App& app);
 Run configure_reproduce(CLI::App& app);
 Run configure_theory(CLI::App& app);
 Run configure_train(CLI::App& app);

@@ -81,15 +81,20 @@ double seconds_since(Clock::time_point begin) {
 
 class Runner {
  public:
-  Runner(const std::vector<Job>& jobs, int64_t side_by_side, std::string what)
-      : jobs_(jobs), side_by_side_(std::max<int64_t>(1, side_by_side)), what_(std::move(what)) {
+  Runner(const std::vector<Job>& jobs, int64_t side_by_side, std::string what, const Whole& whole)
+      : jobs_(jobs),
+        side_by_side_(std::max<int64_t>(1, side_by_side)),
+        what_(std::move(what)),
+        whole_(whole),
+        seconds_(whole.seconds_before),
+        timed_(whole.work_before) {
     for (const auto& job : jobs_) {
       check_folder(job);
       results_.push_back({&job, load_result(job.settings.at("output")), ""});
     }
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (results_[i].result) {
-        note_seconds(*results_[i].result);
+        note_seconds(jobs_[i], *results_[i].result);
       } else {
         waiting_.push_back(i);
       }
@@ -242,14 +247,14 @@ class Runner {
   void finish(size_t index, std::optional<RunFolder::Json> result, const std::string& error) {
     const Job& job = jobs_[index];
     ++done_;
-    const auto count = fmt::format("({}/{})", done_, jobs_.size());
+    const auto count = fmt::format("({}/{})", whole_.before + done_, all());
     if (result) {
       const auto selection = result->find("selection");
       const bool known = selection != result->end() && selection->is_number();
       status_.say(fmt::format(
           "{}: {}: {} {}", what_, job.name,
           known ? fmt::format("selection {:.2f} %", selection->get<double>()) : "finished", count));
-      note_seconds(*result);
+      note_seconds(job, *result);
     } else {
       status_.say(fmt::format("{}: {} failed: {} [{}] {}", what_, job.name, error,
                               beside(job, ".log").string(), count));
@@ -258,11 +263,13 @@ class Runner {
     results_[index].error = error;
   }
 
-  void note_seconds(const RunFolder::Json& result) {
+  size_t all() const { return whole_.before + jobs_.size() + whole_.after; }
+
+  void note_seconds(const Job& job, const RunFolder::Json& result) {
     const auto seconds = result.find("seconds");
     if (seconds == result.end() || !seconds->is_number()) return;
     seconds_ += seconds->get<double>();
-    ++timed_;
+    timed_ += job.work;
   }
 
   std::string progress() const {
@@ -270,12 +277,14 @@ class Runner {
     for (const auto& child : children_) names += (names.empty() ? "" : ", ") + jobs_[child.job].name;
     std::string left;
     if (timed_ > 0) {
-      const double each = std::max(seconds_ / timed_, 1e-3);
-      auto runs = static_cast<double>(waiting_.size());
-      for (const auto& child : children_) runs += std::max(0.0, 1 - seconds_since(child.begin) / each);
-      left = ", " + duration_text(each * runs / static_cast<double>(side_by_side_)) + " left";
+      const double each = seconds_ / timed_;  // of a unit of work
+      double seconds = each * whole_.work_after;
+      for (const size_t i : waiting_) seconds += each * jobs_[i].work;
+      for (const auto& child : children_)
+        seconds += std::max(0.0, each * jobs_[child.job].work - seconds_since(child.begin));
+      left = ", " + duration_text(seconds / static_cast<double>(side_by_side_)) + " left";
     }
-    return fmt::format("{}/{} runs done, running {}{}", done_, jobs_.size(), names, left);
+    return fmt::format("{}/{} runs done, running {}{}", whole_.before + done_, all(), names, left);
   }
 
   void stop() {
@@ -291,19 +300,21 @@ class Runner {
   const std::vector<Job>& jobs_;
   int64_t side_by_side_;
   std::string what_;
+  Whole whole_;
   std::vector<JobResult> results_;
   std::vector<size_t> waiting_;
   std::vector<Child> children_;
   std::set<size_t> elsewhere_;  // runs that another process was seen to make
   size_t done_ = 0;
-  double seconds_ = 0, timed_ = 0;  // of runs that are finished
+  double seconds_, timed_;  // of runs that are finished, and their work
   StatusLine status_;
 };
 
 }  // namespace
 
-std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what) {
-  return Runner(jobs, side_by_side, what).run();
+std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what,
+                                const Whole& whole) {
+  return Runner(jobs, side_by_side, what, whole).run();
 }
 
 }  // namespace tpgm::tools

@@ -17,6 +17,14 @@ struct Job {
   Settings settings;  ///< with "output", and absolute paths
   Settings swept;     ///< the part of them that the sweep varies, without the seed
   std::string seed;
+  double work = 1;  ///< how long it takes, relative to others
+};
+
+/// What the jobs are a part of, for the progress line: runs that were made before them, in how many seconds,
+/// and those that come after them.
+struct Whole {
+  size_t before = 0, after = 0;
+  double work_before = 0, seconds_before = 0, work_after = 0;
 };
 
 struct JobResult {
@@ -32,6 +40,7 @@ struct JobResult {
 ///
 /// Throws, before anything runs, if a folder holds a run of another recipe, and when a signal came, after all
 /// runs have saved themselves: calling it again goes on.
-std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what);
+std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what,
+                                const Whole& whole = {});
 
 }  // namespace tpgm::tools

@@ -6,6 +6,7 @@
 #include <torch/cuda.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -19,6 +20,7 @@ using tpgm::tools::Command;
 using tpgm::tools::Run;
 
 constexpr Command kCommands[] = {
+    {"demo", "the whole story on the built-in data: a table and report.html", tpgm::tools::configure_demo},
     {"train", "fine-tune with any model, method and data", tpgm::tools::configure_train},
     {"list", "models, methods and recipes, with their options and defaults", tpgm::tools::configure_list},
     {"inspect", "what is in a checkpoint, or how far two are apart", tpgm::tools::configure_inspect},
@@ -29,6 +31,8 @@ constexpr Command kCommands[] = {
     {"zeroshot", "class names and templates into a head, through CLIP", tpgm::tools::configure_zeroshot},
     {"data", "check, split, pack or draw a data set", tpgm::tools::configure_data},
     {"predict", "logits or features of pictures, into a file", tpgm::tools::configure_predict},
+    {"pretrain", "contrastive image–text pre-training of a small CLIP", tpgm::tools::configure_pretrain},
+    {"report", "runs as a page: tables, curves, layers, pictures", tpgm::tools::configure_report},
     {"reproduce", "a table of the paper from its recipes, beside its numbers",
      tpgm::tools::configure_reproduce},
     {"theory", "Theorem 1 of the paper, numerically", tpgm::tools::configure_theory},
@@ -66,6 +70,28 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
+// What other trainers call options of ours, where the letters do not show it.
+constexpr std::pair<std::string_view, std::string_view> kOthersWords[] = {
+    {"learning-rate", "lr"},
+    {"learning_rate", "lr"},
+    {"pretrained", "checkpoint"},
+    {"model-name-or-path", "checkpoint"},
+    {"model_name_or_path", "checkpoint"},
+    {"output-dir", "output"},
+    {"output_dir", "output"},
+    {"num-workers", "workers"},
+    {"num_workers", "workers"},
+    {"optimizer", "opt"},
+    {"scheduler", "sched"},
+    {"wd", "weight-decay"},
+    {"dataset", "data-dir"},
+    {"data", "data-dir"},
+    {"gpu", "device"},
+    {"bf16", "amp"},
+    {"fp16", "amp"},
+    {"label-smoothing", "smoothing"},
+};
+
 // What is wrong with the command line; of an option that there is not, with the nearest.
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
@@ -76,7 +102,12 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) 
   for (const auto& word : command.remaining()) {
     if (!word.starts_with("--")) continue;
     const auto flag = word.substr(0, word.find('='));
-    return fmt::format("no option '{}'; did you mean '{}'?", flag, tpgm::nearest(flag, names));
+    std::string meant = tpgm::nearest(flag, names);
+    for (const auto& [theirs, ours] : kOthersWords) {
+      if (flag.substr(2) == theirs && command.get_option_no_throw("--" + std::string(ours)) != nullptr)
+        meant = "--" + std::string(ours);
+    }
+    return fmt::format("no option '{}'; did you mean '{}'?", flag, meant);
   }
   return error.what();
 }
@@ -97,9 +128,14 @@ int main(int argc, char** argv) {
     sub->option_defaults()->always_capture_default();
     runs[sub] = {command.name, command.configure(*sub)};
   }
-  if (argc == 2 && std::string(argv[1]) == "help") {
+  const bool asks = argc > 1 && std::string(argv[1]) == "help";
+  if (argc == 1 || (asks && argc == 2)) {
     fmt::print("{}", app.help());
-    return 0;
+    return asks ? 0 : 2;
+  }
+  if (asks) {  // "help train" is "train --help"
+    std::rotate(argv + 1, argv + 2, argv + argc);
+    argv[argc - 1] = const_cast<char*>("--help");
   }
   if (const auto complaint = unknown_command(app, argc, argv); !complaint.empty()) {
     tpgm::tools::say(complaint);
@@ -114,7 +150,9 @@ int main(int argc, char** argv) {
     for (; !at->get_subcommands().empty(); command += " " + at->get_name()) {
       at = at->get_subcommands().front();
     }
-    tpgm::tools::say(fmt::format("{}: {}; see {} --help\n", command, complaint_of(error, *at), command));
+    const auto complaint = complaint_of(error, *at);
+    tpgm::tools::say(fmt::format("{}: {}{} {} --help\n", command, complaint,
+                                 complaint.ends_with('?') ? " See" : "; see", command));
     return 2;
   }
   const auto& [name, command] = runs.at(app.get_subcommands().front());

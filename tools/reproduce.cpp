@@ -37,10 +37,7 @@ struct Arguments {
 
 // What the recipes alone decide: a method's own options would be refused by all other rows.
 std::vector<std::string> left_to_recipes() {
-  std::vector<std::string> keys = option_keys();
-  const TrainOptions defaults;
-  TrainOptions::fields([&](const char*, const char* key, const char*, const auto&) { std::erase(keys, key); },
-                       defaults);
+  auto keys = method_keys();
   keys.insert(keys.end(), {"method", "weights", "lp-epochs", "lp-lr", "seed", "output"});
   return keys;
 }
@@ -108,8 +105,8 @@ std::string markdown(const Comparison& comparison, const Table& table, const std
 }
 
 // Makes one table; false if a run failed.
-bool reproduce(TablePlan& plan, const fs::path& folder, Json* json) {
-  const bool fine = plan.run();
+bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* json) {
+  const bool fine = plan.run(sizes);
   const auto comparison = plan.comparison();
   for (const auto& row : comparison.rows) {
     if (!row.error.empty())
@@ -170,7 +167,8 @@ int run_all(const Arguments& args) {
   Json all = {{"tables", Json::array()}};
   for (size_t i = 0; i < plans.size(); ++i)
     fine =
-        reproduce(*plans[i], options.output / folders[i].name, args.json ? &all["tables"] : nullptr) && fine;
+        reproduce(*plans[i], sizes, options.output / folders[i].name, args.json ? &all["tables"] : nullptr) &&
+        fine;
   if (args.json) fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
   if (!fine) say("tpgm reproduce: some runs failed; the same command tries them again\n");
   return fine ? 0 : 1;

@@ -253,7 +253,14 @@ TrainOptions TablePlan::example() const {
   return *found;
 }
 
-bool TablePlan::run() {
+bool TablePlan::run(DataSizes& sizes) {
+  // A run of no steps has to start, too.
+  constexpr double kStart = 300;
+  const auto work_of = [&](const Job& job) {
+    const auto options = make_options(job.settings);
+    return cost_of(options, sizes.of(options)).work() + kStart;
+  };
+  Whole so_far;
   const auto ready = [&](const Work& work) {
     return !work.done && std::all_of(work.takes.begin(), work.takes.end(),
                                      [&](const Take& take) { return works_[take.from].done; });
@@ -269,7 +276,7 @@ bool TablePlan::run() {
       auto own = resolve(work);
       if (!own) {
         work.done = true;
-        say(fmt::format("tpgm reproduce: {} cannot be made: {}\n", work.spec, work.error));
+        say(fmt::format("{}: {} cannot be made: {}\n", options_.what, work.spec, work.error));
         continue;
       }
       parts.emplace_back(i, own->size());
@@ -277,7 +284,24 @@ bool TablePlan::run() {
     }
     if (!progress) break;
     if (jobs.empty()) continue;
-    const auto results = run_jobs(jobs, options_.side_by_side, "tpgm reproduce");
+    Whole whole = so_far;
+    for (auto& job : jobs) job.work = work_of(job);
+    for (const size_t i : order_) {
+      const bool now =
+          std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return part.first == i; });
+      if (works_[i].done || now) continue;
+      for (const auto& job : guess(works_[i])) {
+        ++whole.after;
+        whole.work_after += work_of(job);
+      }
+    }
+    const auto results = run_jobs(jobs, options_.side_by_side, options_.what, whole);
+    so_far.before += jobs.size();
+    for (const auto& result : results) {
+      if (!result.result) continue;
+      so_far.work_before += result.job->work;
+      so_far.seconds_before += result.result->value("seconds", 0.0);
+    }
     auto at = results.begin();
     for (const auto& [i, count] : parts) {
       const auto end = at + static_cast<std::ptrdiff_t>(count);
@@ -290,6 +314,14 @@ bool TablePlan::run() {
     return !works_[i].best.empty() &&
            std::all_of(results.begin(), results.end(), [](const auto& result) { return result.result; });
   });
+}
+
+std::vector<fs::path> TablePlan::best_runs() const {
+  std::vector<fs::path> runs;
+  for (const size_t i : order_) {
+    for (const auto* run : works_[i].best) runs.emplace_back(run->job->settings.at("output"));
+  }
+  return runs;
 }
 
 Comparison TablePlan::comparison() const {

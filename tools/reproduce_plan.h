@@ -21,6 +21,7 @@ struct ReproduceOptions {
   double scale = 1;
   int64_t side_by_side = 1;
   std::filesystem::path output;
+  std::string what = "tpgm reproduce";  ///< begins lines on stderr
 };
 
 class TablePlan {
@@ -37,7 +38,9 @@ class TablePlan {
   TrainOptions example() const;
 
   /// Makes all runs; calling it again goes on. False if any failed.
-  bool run();
+  bool run(DataSizes& sizes);
+  /// Folders of the runs that rows stand on: the best of each, for every seed.
+  std::vector<std::filesystem::path> best_runs() const;
   Comparison comparison() const;
 
  private:

@@ -61,7 +61,7 @@ std::vector<Score> scores_of(const std::vector<RunFolder::Json>& results) {
 }
 
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
-                    const std::vector<std::pair<std::string, std::string>>& titles) {
+                    const std::vector<std::pair<std::string, std::string>>& titles, size_t reference) {
   Table table;
   table.caption = caption;
   const auto first =
@@ -76,7 +76,7 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
   const auto ids =
       std::count_if(first->scores.begin(), first->scores.end(), [](const auto& s) { return s.id; });
   const auto others = static_cast<std::ptrdiff_t>(order.size()) - ids;
-  const bool changes = rows.size() > 1 && &*first == rows.data();
+  const bool changes = rows.size() > 1 && !rows.at(reference).scores.empty();
 
   table.columns = {""};
   for (const size_t i : order) {
@@ -115,7 +115,7 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
     }
     for (const auto& [id, relative] : statistics) {
       const double average = row.average(id);
-      values.push_back(relative ? change(average, first->average(id)) : average);
+      values.push_back(relative ? change(average, rows[reference].average(id)) : average);
       cells.push_back(percent(values.back()));
     }
     table.rows.push_back(std::move(cells));

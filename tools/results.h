@@ -31,9 +31,10 @@ struct ResultRow {
 /// The scores of runs of one row, from their result.json.
 std::vector<Score> scores_of(const std::vector<RunFolder::Json>& results);
 
-/// Tests in distribution, tests out of it, averages, and changes relative to the first row in per cent. Every
-/// row has the same tests. The best of each column is marked. `titles` replace the names of tests.
+/// Tests in distribution, tests out of it, averages, and changes relative to the row `reference` in per cent.
+/// Every row has the same tests. The best of each column is marked. `titles` replace the names of tests.
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption = "",
-                    const std::vector<std::pair<std::string, std::string>>& titles = {});
+                    const std::vector<std::pair<std::string, std::string>>& titles = {},
+                    size_t reference = 0);
 
 }  // namespace tpgm::tools

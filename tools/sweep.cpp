@@ -55,11 +55,8 @@ Axis parse_axis(const std::string& entry) {
 
 // Relative ones would be taken as relative to the recipes that are written for the runs.
 void make_absolute(Settings& settings) {
-  for (const char* key : {"checkpoint", "weights", "data-dir", "class-list", "output", "head"}) {
-    const auto found = settings.find(key);
-    if (found == settings.end() || found->second.empty()) continue;
-    if (key == std::string("head") && (found->second == "fresh" || found->second == "checkpoint")) continue;
-    found->second = fs::absolute(found->second).lexically_normal().string();
+  for (auto& [key, value] : settings) {
+    if (is_path(key, value)) value = fs::absolute(value).lexically_normal().string();
   }
 }
 

@@ -173,6 +173,17 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   return 0;
 }
 
+int resume_run(const std::string& run, Settings settings, bool json) {
+  for (const auto& [key, text] : settings) {
+    if (std::find(std::begin(kHarmless), std::end(kHarmless), key) == std::end(kHarmless))
+      throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
+  }
+  TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");
+  settings.merge(load_recipe(fs::path(run) / "recipe.toml").settings);
+  settings["output"] = run;
+  return train_one(make_options(settings), /*resume=*/true, json);
+}
+
 Run configure_train(CLI::App& app) {
   struct Arguments {
     SettingFlags flags;
@@ -200,19 +211,10 @@ Run configure_train(CLI::App& app) {
   return [args] {
     auto settings = args->flags.given();
     if (!args->resume.empty()) {
-      for (const auto& [key, text] : settings) {
-        if (std::find(std::begin(kHarmless), std::end(kHarmless), key) == std::end(kHarmless))
-          throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
-      }
       if (!args->config.empty() || !args->sweep.empty() || !args->seeds.empty() || args->dry_run)
         throw UsageError("--resume takes no --config, --sweep, --seeds or --dry-run");
-      const fs::path recipe = fs::path(args->resume) / "recipe.toml";
-      TORCH_CHECK(is_run(args->resume), "[train] --resume '", args->resume,
-                  "' is no run folder: it has no recipe.toml");
       if (args->jobs > 0) settings["workers"] = std::to_string(args->jobs);
-      settings.merge(load_recipe(recipe).settings);
-      settings["output"] = args->resume;
-      return train_one(make_options(settings), /*resume=*/true, args->json);
+      return resume_run(args->resume, settings, args->json);
     }
     Recipe recipe;
     if (!args->config.empty()) recipe = load_recipe(args->config);

@@ -15,6 +15,9 @@ bool interrupted();
 /// the exit status. The result goes to stdout: a table, or JSON.
 int train_one(const TrainOptions& options, bool resume, bool json);
 
+/// `--resume`: goes on with the run in a folder. `settings` may only be kHarmless.
+int resume_run(const std::string& run, Settings settings, bool json);
+
 /// What --dry-run says.
 void print_plan(const TrainOptions& options);
 

@@ -27,15 +27,6 @@ std::string sentences_text(size_t count) {
   return fmt::format("{} sentences", grouped(static_cast<int64_t>(count)));
 }
 
-Tokenizer tokenizer_for(const Arguments& args) {
-  if (!args.vocab.empty()) return Tokenizer(args.vocab);
-  const auto beside = find_vocabulary(args.checkpoint);
-  TORCH_CHECK(
-      !beside.empty(), "[zeroshot] there is no vocabulary beside '", args.checkpoint,
-      "' (tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz); name one with --vocab");
-  return Tokenizer(beside);
-}
-
 // A data set's classes are found as every other command finds them: below its domains and splits.
 std::vector<std::string> class_names_of(const std::string& where) {
   if (!is_folder(where)) return load_class_names(where);
@@ -47,14 +38,6 @@ std::vector<std::string> class_names_of(const std::string& where) {
   if (names.empty()) return load_class_names(where);
   for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');
   return names;
-}
-
-// A file of them, or one in place of a file.
-std::vector<std::string> templates_of(const std::string& text) {
-  if (text.empty()) return {"a photo of a {}."};
-  std::error_code error;
-  const bool sentence = text.find(kPlaceholder) != std::string::npos && !std::filesystem::exists(text, error);
-  return sentence ? std::vector{text} : load_templates(text);
 }
 
 // Class names that occur twice make two equal rows, between which no image can choose.
@@ -69,16 +52,16 @@ int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
   check_device("zeroshot", args.device);
   const auto names = class_names_of(args.classnames);
-  const auto templates = templates_of(args.templates);
   AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
   const Checkpoint checkpoint(args.checkpoint, args.key, "zeroshot");
+  const auto templates = find_templates(args.templates, checkpoint.metadata());
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
   for (const auto& note : weights.notes) say(fmt::format("tpgm zeroshot: '{}': {}\n", args.checkpoint, note));
   TORCH_CHECK(weights.has_text(), "[zeroshot] '", args.checkpoint, "', a ", to_text(weights.config.family),
               ", has no text tower; it takes a whole CLIP, both towers");
-  const Tokenizer tokenizer = tokenizer_for(args);
+  const Tokenizer tokenizer = find_tokenizer(args.vocab, args.checkpoint, *weights.config.vocab);
   const auto text = make_clip_text(weights.config);
   load_state_dict(*text, weights.text(), {}, args.checkpoint);
   text->to(at::Device(args.device));
@@ -116,13 +99,13 @@ Run configure_zeroshot(CLI::App& app) {
                  "The model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show "
                  "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
       ->check(parses(parse_model));
-  app.add_option(
-      "--templates", args->templates,
-      "A file with a sentence a line and {} for the class, or one sentence; default: 'a photo of a {}.'");
+  app.add_option("--templates", args->templates,
+                 "A file with a sentence a line and {} for the class, or one sentence; default: those it was "
+                 "trained with, where it says so, or 'a photo of a {}.'");
   app.add_option(
       "--vocab", args->vocab,
       "The vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or "
-      "their folder; default: beside the checkpoint");
+      "their folder; default: beside the checkpoint, or bytes for a model of 514 tokens");
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");

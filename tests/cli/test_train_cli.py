@@ -348,7 +348,7 @@ class Folders(TrainCommand):
             with self.subTest(name):
                 run = self.reference(name)
                 files = {"best.safetensors", "environment.json", "events.out.tfevents.0.tpgm", "last.safetensors", "log.jsonl",
-                         "recipe.toml", "result.json", "summary.csv"}
+                         "predictions.safetensors", "recipe.toml", "result.json", "summary.csv"}
                 radii = {"radii.json"} if name not in ("ft", "mixed") else set()
                 self.assertEqual(set(os.listdir(run)), files | radii)
                 self.check_result(run)
@@ -399,9 +399,11 @@ class Folders(TrainCommand):
                  if "running_" not in name and "tracked" not in name and not name.startswith("head.")]
         self.assertEqual(sorted(radii["names"]), sorted(names))
         self.assertEqual(radii["steps"][-1], STEPS)
-        self.assertEqual(sorted(set(radii["steps"])), radii["steps"])
-        for key in ("radii", "ratios"):
-            self.assertEqual([len(row) for row in radii[key]], [len(names)] * len(radii["steps"]))
+        times = [(step, -1 if act is None else act) for step, act in zip(radii["steps"], radii["radius_steps"], strict=True)]
+        self.assertEqual(sorted(set(times)), times)
+        self.assertEqual([len(row) for row in radii["radii"]], [len(names)] * len(times))
+        self.assertIn([len(row) for row in radii["ratios"]],  # in the middle of a last act they are not known
+                      ([len(names)] * len(times), [0] * (len(times) - 1) + [len(names)]))
         self.assertTrue(all(0 <= ratio <= 1 for row in radii["ratios"] for ratio in row))
         self.assertTrue(all(radius >= 0 for row in radii["radii"] for radius in row))
 
@@ -509,7 +511,7 @@ class Recipes(TrainCommand):
                 ("no-aug = 3", "--no-aug must be bool, not '3'"),
                 ('base = "recipe.toml"', "each other's base"),
                 ('base = "other.toml"', "each other's base"),
-                ('base = "nowhere.toml"', f"cannot read the recipe '{self.folder / 'nowhere.toml'}'"),
+                ('base = "nowhere.toml"', f"there is no recipe '{self.folder / 'nowhere.toml'}'"),
                 ('method = "tpgmm"', "no method 'tpgmm'; did you mean 'tpgm'?"),
                 ('method = "ftp"\nmu = 1', "--mu is no option of ftp, but of l2-sp, tpgm"),
                 ("epochs = -1", "--epochs -1: must be from 0"),
@@ -517,8 +519,8 @@ class Recipes(TrainCommand):
             with self.subTest(text):
                 self.recipe('base = "recipe.toml"', "other.toml")
                 self.assertIn(said, self.refused(1, "train", "-c", self.recipe(text + "\n"), "--dry-run"))
-        self.assertIn("cannot read the recipe", self.refused(1, "train", "-c", self.folder / "nowhere.toml"))
-        self.assertIn("cannot read the recipe", self.refused(1, "train", "-c", self.folder))
+        self.assertIn("there is no recipe", self.refused(1, "train", "-c", self.folder / "nowhere.toml"))
+        self.assertIn("there is no recipe", self.refused(1, "train", "-c", self.folder))
 
     def test_mistakes_in_flags(self):
         out = self.folder / "out"

@@ -165,6 +165,44 @@ TEST_F(ClassifierTest, ZeroShotIsHuggingFaces) {
                   "the vocabulary has 1014 tokens, the model 1015"));
 }
 
+TEST_F(ClassifierTest, BothTowersGiveHuggingFacesLogitsAndTrainTogether) {
+  const auto folder = golden_folder() / "hf-clip";
+  const StateDict expected = SafetensorsFile(folder / "zeroshot.safetensors").tensors();
+  const ModelWeights weights = read_weights(Checkpoint(folder));
+  const auto clip = make_clip(weights.config);
+  load_state_dict(*clip, weights.tensors);
+  std::vector<Tokenizer> tokenizers;
+  try {
+    tokenizers.push_back(find_tokenizer("", folder, *weights.config.vocab));
+  } catch (const c10::Error& error) {
+    GTEST_SKIP() << error.what_without_backtrace();
+  }
+  const auto [tokens, truncated] =
+      tokenize_classes(*clip->text, tokenizers[0], load_class_names(folder / "names.txt"),
+                       load_templates(folder / "templates.txt"));
+  Classifier model(*clip, tokens);
+  model.eval();
+  const at::Tensor logits = model.forward(expected["images"]);
+  EXPECT_LT(difference(logits.detach(), expected["logits"]), 1e-4);
+  EXPECT_EQ(model.num_classes(), logits.size(1));
+  EXPECT_TRUE(model.unanchored().empty());
+
+  logits.square().sum().backward();
+  for (const auto& item : model.named_parameters()) {
+    ASSERT_TRUE(item.value().grad().defined()) << item.key();
+    if (!item.key().ends_with("bias")) {
+      EXPECT_GT(item.value().grad().abs().sum().item<double>(), 0) << item.key();
+    }
+  }
+
+  // What is saved of it is a CLIP, with both towers.
+  save_weights(model, file("both.safetensors"), {{"tpgm.model", to_text(weights.config)}});
+  const ModelWeights again = read_weights(Checkpoint(file("both.safetensors")));
+  ASSERT_EQ(again.tensors.size(), weights.tensors.size());
+  for (const auto& item : weights.tensors)
+    EXPECT_TRUE(again.tensors[item.key()].equal(item.value())) << item.key();
+}
+
 TEST_F(ClassifierTest, AZeroShotHeadOfAnotherModelIsRefused) {
   ZeroShotHead head;
   head.weight = at::randn({3, 24});

@@ -174,6 +174,18 @@ TEST_F(TokenizerTest, SmallVocabulary) {
   EXPECT_EQ(tokenizer.encode("\xff"), tokenizer.encode("\xef\xbf\xbd"));
 }
 
+// Without merges the ids are those that CLIP's own vocabulary has for bytes: 'a' is 64, 'a</w>' 320.
+TEST_F(TokenizerTest, BytesAreClipsVocabularyWithoutMerges) {
+  const Tokenizer bytes = Tokenizer::bytes();
+  EXPECT_EQ(bytes.vocab_size(), Tokenizer::kBytes);
+  EXPECT_EQ(bytes.start_of_text(), 512);
+  EXPECT_EQ(bytes.end_of_text(), 513);
+  EXPECT_EQ(bytes.encode("a"), (Ids{320}));
+  EXPECT_EQ(bytes.encode("A ba"), (Ids{320, 65, 320}));
+  EXPECT_EQ(bytes.encode("é"), (Ids{127, 358}));  // two bytes, C3 and A9
+  EXPECT_TRUE(bytes.encode_batch({"ab"}, 5).equal(at::tensor(Ids{512, 64, 321, 513, 513}).view({1, 5})));
+}
+
 TEST_F(TokenizerTest, LongWordsAndMarksTakeNoQuadraticTime) {
   const Tokenizer tokenizer(golden("pair"));
   const auto started = std::chrono::steady_clock::now();

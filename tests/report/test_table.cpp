@@ -10,6 +10,7 @@ namespace {
 using tpgm::csv_field;
 using tpgm::Table;
 using tpgm::to_csv;
+using tpgm::to_html;
 using tpgm::to_latex;
 using tpgm::to_markdown;
 using tpgm::to_text;
@@ -186,7 +187,7 @@ TEST(Table, LatexIsEscaped) {
 
 TEST(Table, RefusesWhatDoesNotFit) {
   const auto error_of = [](const Table& table) {
-    for (auto* write : {to_text, to_markdown, to_latex, to_csv}) {
+    for (auto* write : {to_text, to_markdown, to_latex, to_html, to_csv}) {
       EXPECT_THROW(write(table), std::invalid_argument);
     }
     try {

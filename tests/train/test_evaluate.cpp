@@ -225,6 +225,48 @@ TEST_P(Evaluate, PicturesThatCannotBeReadAreCounted) {
   EXPECT_TRUE(std::isnan(nothing.top1()) && std::isnan(nothing.top5()) && std::isnan(nothing.loss));
 }
 
+TEST_P(Evaluate, SaysWhatItTakesEachPictureFor) {
+  const auto net = model(12);
+  auto labels = some_labels(30, 12);
+  for (auto& label : labels) label = label % 2 == 0 ? 11 - label / 2 : 2;
+  labels[4] = -1;
+  auto subset = pictures(labels, 12);
+  test::write_bytes(folder_ / "5.png", "no picture");
+  std::reverse(subset.indices.begin(), subset.indices.end());  // the order is the subset's
+  Loader loader(subset, view(), options().on_bad_image(OnBadImage::kSkip));
+  auto occurring = labels;
+  std::sort(occurring.begin(), occurring.end());
+  occurring.erase(std::unique(occurring.begin(), occurring.end()), occurring.end());
+  occurring.erase(occurring.begin());  // -1
+  for (const bool over_some : {false, true}) {
+    at::Tensor predictions;
+    EvaluateOptions with;
+    with.subset = over_some;
+    with.predictions = &predictions;
+    const auto accuracy = evaluate(*net, loader, with);
+    ASSERT_EQ(predictions.scalar_type(), at::kInt);
+    ASSERT_TRUE(predictions.device().is_cpu());
+    ASSERT_EQ(predictions.sizes(), at::IntArrayRef({30}));
+    int64_t right = 0;
+    for (int64_t i = 0; i < 30; ++i) {
+      const int64_t index = subset.indices[static_cast<size_t>(i)], says = predictions[i].item<int>();
+      if (index == 5) {
+        EXPECT_EQ(says, -1);
+        continue;
+      }
+      const at::NoGradGuard no_grad;
+      Loader one({subset.samples, {index}}, view(), options());
+      one.start(0);
+      net->eval();
+      const at::Tensor logits = net->forward(one.next()->images).cpu()[0];
+      const at::Tensor scored = at::tensor(over_some ? occurring : all(12));
+      EXPECT_EQ(says, scored[logits.index_select(0, scored).argmax()].item<int64_t>()) << index;
+      right += says == labels[static_cast<size_t>(index)] ? 1 : 0;
+    }
+    EXPECT_EQ(right, accuracy.right);
+  }
+}
+
 TEST_P(Evaluate, TheModelIsAsBefore) {
   const auto net = model(5);
   net->train();

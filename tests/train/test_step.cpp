@@ -263,6 +263,36 @@ TEST_P(Step, TwentyAreTorchsFromAGraph) {
 }
 
 // The limits would not hide an option that is ignored.
+// Radford et al.'s: labels are 0, 1, ..., and both directions count alike.
+TEST(ContrastiveLoss, IsClipsWhereEveryTextHasOneImage) {
+  torch::manual_seed(0);
+  const at::Tensor logits = at::randn({6, 6}) * 5, labels = at::arange(6);
+  const at::Tensor expected = (torch::nn::functional::cross_entropy(logits, labels) +
+                               torch::nn::functional::cross_entropy(logits.t(), labels)) /
+                              2;
+  EXPECT_NEAR(contrastive_loss(logits, labels).item<double>(), expected.item<double>(), 1e-6);
+  // The texts need not be in the order of the images.
+  const at::Tensor order = at::randperm(6);
+  EXPECT_NEAR(contrastive_loss(logits.index_select(1, order.argsort()), order).item<double>(),
+              expected.item<double>(), 1e-6);
+}
+
+TEST(ContrastiveLoss, SharesATextAmongItsImagesAndTakesAllTextsAsNegatives) {
+  torch::manual_seed(1);
+  const at::Tensor logits = at::randn({7, 5}).requires_grad_(), labels = at::tensor({0, 3, 3, 1, 0, 3, 1});
+  at::Tensor images = at::zeros({}), texts = at::zeros({});
+  for (int64_t i = 0; i < 7; ++i) images = images - logits[i].log_softmax(0)[labels[i].item<int64_t>()] / 7;
+  for (const int64_t text : {0, 1, 3}) {  // 2 and 4 do not occur: nobody asks for their images
+    const at::Tensor own = labels.eq(text).to(at::kFloat);
+    texts = texts - (logits.select(1, text).log_softmax(0) * own).sum() / own.sum() / 3;
+  }
+  const at::Tensor expected = (images + texts) / 2, loss = contrastive_loss(logits, labels);
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-6);
+  const auto ours = torch::autograd::grad({loss}, {logits})[0];
+  const auto theirs = torch::autograd::grad({expected}, {logits})[0];
+  EXPECT_LT((ours - theirs).abs().max().item<double>(), 1e-6);
+}
+
 TEST(StepGoldens, DifferFromEachOther) {
   for (const auto& [name, ignored] : goldens().json["models"].items()) {
     for (const auto& [title, golden] : goldens().json["cases"].items()) {

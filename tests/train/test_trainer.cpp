@@ -571,13 +571,14 @@ class Resume : public testing::OnDevice {
     return json;
   }
   static void expect_same_run(const fs::path& a, const fs::path& b) {
-    for (const char* name : {"best.safetensors", "last.safetensors", "summary.csv", "recipe.toml"})
+    for (const char* name :
+         {"best.safetensors", "last.safetensors", "predictions.safetensors", "summary.csv", "recipe.toml"})
       EXPECT_TRUE(test::read_bytes(a / name) == test::read_bytes(b / name)) << name;
     EXPECT_EQ(fs::exists(a / "radii.json"), fs::exists(b / "radii.json"));
     if (fs::exists(a / "radii.json")) {
       const auto one = Json::parse(std::ifstream(a / "radii.json"));
       const auto other = Json::parse(std::ifstream(b / "radii.json"));
-      for (const char* key : {"names", "steps"}) EXPECT_EQ(one[key], other[key]);
+      for (const char* key : {"names", "steps", "radius_steps"}) EXPECT_EQ(one[key], other[key]);
       for (size_t i = 0; i < one["steps"].size(); ++i) {
         for (const char* key : {"radii", "ratios"})
           EXPECT_EQ(one[key][i], other[key][i]) << key << " of step " << one["steps"][i];
@@ -687,7 +688,48 @@ TEST_P(Resume, DoesTheLastActOnce) {
     EXPECT_TRUE(test::read_bytes(killed / "best.safetensors") == best);
     EXPECT_TRUE(test::read_bytes(whole / "best.safetensors") == best);
     EXPECT_EQ(without_times(*load_result(whole)), without_times(*load_result(killed)));
+    if (own.at("method") == "tpgm") {
+      EXPECT_TRUE(test::read_bytes(whole / "radii.json") == test::read_bytes(killed / "radii.json"));
+    }
   }
+}
+
+TEST_P(Resume, RecordsTheRadiiOfTheLastAct) {
+  for (const int64_t steps : {5, 99, 100, 101, 450}) {
+    SCOPED_TRACE(steps);
+    const auto run = begin(
+        "act" + std::to_string(steps),
+        {{"method", "tpgm"}, {"every", "end"}, {"epochs", "1"}, {"radius-steps", std::to_string(steps)}});
+    ASSERT_TRUE(go_on(run).finished);
+    const auto radii = Json::parse(std::ifstream(run / "radii.json"));
+    const std::vector<int64_t> at = radii["radius_steps"];
+    EXPECT_EQ(at.front(), 0);
+    EXPECT_EQ(at.back(), steps);  // with which it was projected
+    EXPECT_TRUE(std::is_sorted(at.begin(), at.end()));
+    EXPECT_TRUE(std::adjacent_find(at.begin(), at.end()) == at.end());
+    EXPECT_LE(at.size(), 101);
+    const int64_t most = device().is_cuda() ? steps / 4 : steps;  // fewer looks at the device
+    EXPECT_GE(static_cast<int64_t>(at.size()), std::min<int64_t>(most, 49));
+    for (const char* key : {"steps", "radii", "ratios"}) EXPECT_EQ(radii[key].size(), at.size());
+    for (size_t i = 0; i < at.size(); ++i) {
+      EXPECT_EQ(radii["steps"][i], 4);
+      EXPECT_EQ(radii["radii"][i].size(), radii["names"].size());
+      EXPECT_EQ(radii["ratios"][i].size(), i + 1 < at.size() ? 0 : radii["names"].size());
+    }
+    EXPECT_NE(radii["radii"].front(), radii["radii"].back());
+  }
+}
+
+TEST_P(Resume, ReadsRadiiOfOlderRuns) {
+  const auto run = begin("old", {{"method", "tpgm"}});
+  EXPECT_FALSE(go_on(run, 7).finished);
+  auto radii = Json::parse(std::ifstream(run / "radii.json"));
+  radii.erase("radius_steps");
+  write_file(run / "radii.json", radii.dump());
+  EXPECT_TRUE(go_on(run).finished);
+  radii = Json::parse(std::ifstream(run / "radii.json"));
+  EXPECT_EQ(radii["steps"].size(), 12);
+  EXPECT_EQ(radii["radius_steps"], Json(std::vector<Json>(12, nullptr)));
 }
 
 TEST_P(Resume, RepeatsFromTheRecipe) {

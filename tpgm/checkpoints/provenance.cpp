@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kPiece = size_t{8} << 20;
 
 // What the tensors are, which is as true of what is made from them; all else is how the input was made.
-constexpr std::string_view kOfTheModel[] = {"tpgm.model", "tpgm.layout",  "tpgm.normalize",
-                                            "tpgm.layer", "tpgm.classes", "tpgm.view"};
+constexpr std::string_view kOfTheModel[] = {"tpgm.model",   "tpgm.layout", "tpgm.normalize", "tpgm.layer",
+                                            "tpgm.classes", "tpgm.view",   "tpgm.templates"};
 
 bool is_inherited(const std::string& key) {
   return !key.starts_with("tpgm.") ||

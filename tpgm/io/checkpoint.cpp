@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -119,6 +120,16 @@ std::string prefix_note(const std::string& prefix) {
 
 bool looks_like_safetensors(std::string_view file) { return file.size() > 8 && file[8] == '{'; }
 
+// OWNER/NAME, as other libraries take it, of an owner that is no folder here.
+bool looks_like_hub_name(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const bool file = std::any_of(kSuffixes.begin(), kSuffixes.end(),
+                                [&](std::string_view suffix) { return name.ends_with(suffix); });
+  std::error_code error;
+  return !file && path.has_filename() && path.is_relative() && std::distance(path.begin(), path.end()) == 2 &&
+         !fs::exists(*path.begin(), error);
+}
+
 }  // namespace
 
 struct Checkpoint::Reading {
@@ -129,6 +140,10 @@ struct Checkpoint::Reading {
 Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char* call)
     : path_(path), key_(key), call_(call) {
   std::error_code error;
+  TORCH_CHECK(
+      !looks_like_hub_name(path), "[", call, "] cannot open '", printable(path.string(), kMaxPath),
+      "': No such file or directory; if it is a name on the Hugging Face hub, fetch it first ('hf download ",
+      printable(path.string(), kMaxPath), " --local-dir FOLDER')");
   fs::path file = path;
   if (fs::is_directory(path, error)) {
     file = find_in(path, call);

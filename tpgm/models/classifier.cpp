@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <utility>
 
 #include "tpgm/models/clip.h"
@@ -60,8 +61,10 @@ Parts load_model(const std::string& model, const std::filesystem::path& file, Lo
   result.notes = std::move(weights.notes);
   weights.config.recompute.reset();  // of how to compute, not of what
   result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
-  if (const auto view = checkpoint.metadata().find("tpgm.view"); view != checkpoint.metadata().end())
-    result.metadata.insert(*view);
+  for (const char* key : {"tpgm.view", "tpgm.templates"}) {
+    if (const auto found = checkpoint.metadata().find(key); found != checkpoint.metadata().end())
+      result.metadata.insert(*found);
+  }
   return parts;
 }
 
@@ -88,10 +91,11 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
 // The checkpoint's own, used as it was trained.
 std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
                                           const LoadOptions& options) {
-  TORCH_CHECK(parts.head.defined(), "[", kCall, "] ",
-              checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
-              " has no classification head of its own; ask for a fresh one, or make one from text with 'tpgm "
-              "zeroshot'");
+  TORCH_CHECK(
+      parts.head.defined(), "[", kCall, "] ",
+      checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
+      " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
+      "--head, or train one");
   ClassifierOptions own(options.classifier());
   if (parts.metadata.contains("tpgm.normalize")) own.normalize(true);
   if (const auto layer = parts.metadata.find("tpgm.layer"); layer != parts.metadata.end())
@@ -131,6 +135,32 @@ Classifier::Classifier(std::shared_ptr<Backbone> image_model, const at::Tensor& 
   if (bias.defined()) head->bias.copy_(bias);
 }
 
+Classifier::Classifier(const Clip& clip, at::Tensor tokens)
+    : backbone(register_module("backbone", clip.visual)),
+      text(register_module("text", clip.text)),
+      logit_scale(register_parameter("logit_scale", clip.logit_scale)),
+      fresh_head_(false),
+      tokens_(std::move(tokens)) {
+  TORCH_CHECK(tokens_.dim() == 3 && tokens_.numel() > 0, "[Classifier] tokens are ", tokens_.sizes(),
+              ", expected [classes, templates, n]");
+  options_.num_classes(tokens_.size(0)).bias(false).normalize(true);
+}
+
+// As make_zero_shot() has it, with gradients.
+at::Tensor Classifier::text_head() {
+  if (tokens_.device() != logit_scale.device()) tokens_ = tokens_.to(logit_scale.device());
+  at::Tensor embedded = normalized(text->forward(tokens_.flatten(0, 1)));
+  if (tokens_.size(1) > 1)
+    embedded = normalized(embedded.view({tokens_.size(0), tokens_.size(1), -1}).mean(1));
+  // As CLIP's authors have it: a larger scale makes training unstable.
+  return embedded * logit_scale.clamp_max(std::log(100.0)).exp();
+}
+
+at::Tensor Classifier::forward(const at::Tensor& images) {
+  const at::Tensor seen = features(images);
+  return text ? seen.matmul(text_head().t()) : head->forward(seen);
+}
+
 at::Tensor Classifier::features(const at::Tensor& images) {
   const at::Tensor features = backbone->features(images, options_.layer());
   return options_.normalize() ? normalized(features) : features;
@@ -142,7 +172,11 @@ std::vector<std::string> Classifier::unanchored() const {
 
 std::vector<std::string> Classifier::block_globs() const {
   auto globs = tpgm::block_globs(*backbone, "backbone.");
-  if (!fresh_head_) globs.emplace_back("head.*");
+  if (text) {
+    globs.insert(globs.end(), {"text.*", "logit_scale"});
+  } else if (!fresh_head_) {
+    globs.emplace_back("head.*");
+  }
   return globs;
 }
 

@@ -25,7 +25,8 @@ struct ClassifierOptions {
   TORCH_ARG(std::string, layer) = "";
 };
 
-/// Names: backbone.*, head.weight [classes, features], head.bias.
+/// Names: backbone.*, head.weight [classes, features], head.bias; with a text tower text.* and logit_scale in
+/// place of the head.
 class Classifier : public torch::nn::Module {
  public:
   /// With a fresh linear head: normal with deviation 0.01, bias 0. It has no pre-trained values, hence no
@@ -36,12 +37,17 @@ class Classifier : public torch::nn::Module {
   Classifier(std::shared_ptr<Backbone> backbone, const at::Tensor& weight, const at::Tensor& bias,
              const ClassifierOptions& options);
 
+  /// Both towers of CLIP, which train together: the head is made from text anew in every forward pass.
+  /// `tokens` [classes, templates, n]: the sentences of each class, see tokenize_classes(). There is no
+  /// `head` then.
+  Classifier(const Clip& clip, at::Tensor tokens);
+
   /// images to logits [batch, classes].
-  at::Tensor forward(const at::Tensor& images) { return head->forward(features(images)); }
+  at::Tensor forward(const at::Tensor& images);
   /// What the head sees.
   at::Tensor features(const at::Tensor& images);
 
-  int64_t num_classes() const { return head->weight.size(0); }
+  int64_t num_classes() const { return options_.num_classes(); }
   const ClassifierOptions& options() const { return options_; }
   /// Globs of the parameters that have no pre-trained values, for a method's `exclude`.
   std::vector<std::string> unanchored() const;
@@ -49,11 +55,16 @@ class Classifier : public torch::nn::Module {
   std::vector<std::string> block_globs() const;
 
   std::shared_ptr<Backbone> backbone;
-  Linear head{nullptr};
+  Linear head{nullptr};            ///< or
+  std::shared_ptr<ClipText> text;  ///< and
+  at::Tensor logit_scale;
 
  private:
+  at::Tensor text_head();
+
   ClassifierOptions options_;
   bool fresh_head_;
+  at::Tensor tokens_;  // no buffer: it belongs to the classes, not to the weights
 };
 
 enum class Head {
@@ -73,8 +84,8 @@ struct LoadedClassifier {
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
   /// For the metadata of what is saved from it, by which it is known again: "tpgm.model"; "tpgm.layout", the
-  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, where
-  /// the checkpoint says so.
+  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, and
+  /// "tpgm.templates", what it was told of them, where the checkpoint says so.
   std::map<std::string, std::string> metadata;
 };
 

@@ -131,6 +131,11 @@ const Leftover* leftover(const std::string& name) {
   return nullptr;
 }
 
+// What our classifiers have beside their backbone.
+bool beside_backbone(const std::string& name) {
+  return name.starts_with("head.") || name.starts_with("text.") || name == "logit_scale";
+}
+
 std::string top_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
 }  // namespace
@@ -212,7 +217,7 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
     std::string name = item.key();
     if (name.starts_with(recognised.prefix)) {
       name.erase(0, recognised.prefix.size());
-    } else if (!(ours && name.starts_with("head."))) {
+    } else if (!(ours && beside_backbone(name))) {
       auto& count = dropped[top_of(name) + ".*"];
       count = {"beside the model", count.second + 1};
       continue;

@@ -163,7 +163,7 @@ Tokenizer::Model::Model(const Vocabulary& vocabulary) : size(static_cast<int64_t
     taken[place] = true;
   }
   const auto ends_word = [](const auto& merge) { return merge.second.ends_with(kWordEnd); };
-  if (std::none_of(vocabulary.merges.begin(), vocabulary.merges.end(), ends_word)) {
+  if (size != kBytes && std::none_of(vocabulary.merges.begin(), vocabulary.merges.end(), ends_word)) {
     throw Malformed{"expected CLIP's merges, with '</w>' where a word ends, found none", kAnotherModel};
   }
 
@@ -320,6 +320,17 @@ Tokenizer::Tokenizer(const fs::path& path) {
 }
 
 Tokenizer::Tokenizer(const Vocabulary& vocabulary) : model_(std::make_shared<const Model>(vocabulary)) {}
+
+Tokenizer Tokenizer::bytes() {
+  require_unicode(kCall);
+  Vocabulary vocabulary;
+  vocabulary.budget.add_file(size_t{1} << 20);
+  for (const auto& end : {std::string(), std::string(kWordEnd)}) {
+    for (const auto& [byte, letter] : byte_letters()) vocabulary.add(letter + end, vocabulary.ids.size());
+  }
+  for (const char* token : {kStartOfText, kEndOfText}) vocabulary.add(token, vocabulary.ids.size());
+  return Tokenizer(vocabulary);
+}
 
 int64_t Tokenizer::vocab_size() const { return model_->size; }
 int64_t Tokenizer::start_of_text() const { return model_->start; }

@@ -43,6 +43,10 @@ class Tokenizer {
   explicit Tokenizer(const std::filesystem::path& path);
   /// Throws Malformed for what is wrong with it as a whole.
   explicit Tokenizer(const Vocabulary& vocabulary);
+  /// CLIP's without any merges: a token for each byte within a word, for each at its end, and the two special
+  /// ones. For models too small for a vocabulary of words.
+  static Tokenizer bytes();
+  static constexpr int64_t kBytes = 514;  ///< its vocab_size()
 
   int64_t vocab_size() const;
   int64_t start_of_text() const;

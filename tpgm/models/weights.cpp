@@ -170,14 +170,17 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
                   "a variant that is not known here? As TorchScript any model can be tuned: docs/models.md"));
 }
 
-// A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's.
+// A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's; its text
+// tower keeps its own.
 StateDict with_tower(const StateDict& tensors, Family family) {
   const bool bare = is_clip(family) && !tensors.contains("visual.stem.conv1.weight") &&
                     !tensors.contains("visual.stem.patch.weight");
   if (!bare) return tensors;
   StateDict result("Tensor");
   for (const auto& item : tensors) {
-    result.insert(item.key().starts_with("head.") ? item.key() : "visual." + item.key(), item.value());
+    const std::string& name = item.key();
+    const bool visual = !name.starts_with("head.") && !name.starts_with("text.") && name != "logit_scale";
+    result.insert(visual ? "visual." + name : name, item.value());
   }
   return result;
 }

@@ -36,35 +36,97 @@ std::string filled(const std::string& sentence, const std::string& name) {
   return result + sentence.substr(begin);
 }
 
+// One sentence of a class.
+struct Sentence {
+  std::string text;
+  int64_t owner, tokens;  // the class; tokens with the two around them, all of them
+};
+
+std::vector<Sentence> sentences_of(const Tokenizer& tokenizer, const std::vector<std::string>& class_names,
+                                   const std::vector<std::string>& templates) {
+  TORCH_CHECK(!class_names.empty() && !templates.empty(), "[make_zero_shot] there are ", class_names.size(),
+              " classes and ", templates.size(), " templates; at least one of each is needed");
+  std::vector<Sentence> sentences;
+  for (size_t i = 0; i < class_names.size(); ++i) {
+    for (const auto& pattern : templates) {
+      std::string sentence = filled(pattern, class_names[i]);
+      const auto tokens = static_cast<int64_t>(tokenizer.encode(sentence).size()) + 2;
+      sentences.push_back({std::move(sentence), static_cast<int64_t>(i), tokens});
+    }
+  }
+  return sentences;
+}
+
+// A list of texts in a file's metadata; nothing if it has none.
+std::vector<std::string> list_of(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return {};
+  const auto json = nlohmann::json::parse(found->second, nullptr, false);
+  const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
+                                                      [](const auto& each) { return each.is_string(); });
+  TORCH_CHECK(strings, "[load_zero_shot] '", key, "' of its metadata is no list of texts");
+  return json.get<std::vector<std::string>>();
+}
+
 }  // namespace
+
+std::vector<std::string> find_templates(const std::string& text, const Metadata& metadata) {
+  if (text.empty()) {
+    auto own = list_of(metadata, "tpgm.templates");
+    return own.empty() ? std::vector<std::string>{"a photo of a {}."} : own;
+  }
+  std::error_code error;
+  const bool sentence = text.find(kPlaceholder) != std::string::npos && !std::filesystem::exists(text, error);
+  return sentence ? std::vector{text} : load_templates(text);
+}
+
+Tokenizer find_tokenizer(const std::filesystem::path& path, const std::filesystem::path& checkpoint,
+                         int64_t vocab) {
+  if (!path.empty()) return Tokenizer(path);
+  if (const auto beside = checkpoint.empty() ? checkpoint : find_vocabulary(checkpoint); !beside.empty())
+    return Tokenizer(beside);
+  TORCH_CHECK(vocab == Tokenizer::kBytes, "[find_tokenizer] there is no vocabulary",
+              checkpoint.empty() ? "" : fmt::format(" beside '{}'", checkpoint.string()),
+              " (tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz); name one with "
+              "--vocab");
+  return Tokenizer::bytes();
+}
+
+ClassTokens tokenize_classes(const ClipText& text, const Tokenizer& tokenizer,
+                             const std::vector<std::string>& class_names,
+                             const std::vector<std::string>& templates) {
+  check_vocabulary(text, tokenizer);
+  ClassTokens result;
+  std::vector<std::string> texts;
+  int64_t longest = 0;
+  for (auto& sentence : sentences_of(tokenizer, class_names, templates)) {
+    if (sentence.tokens > text.options().context()) ++result.truncated;
+    longest = std::max(longest, sentence.tokens);
+    texts.push_back(std::move(sentence.text));
+  }
+  result.tokens =
+      tokenizer.encode_batch(texts, std::min(longest, text.options().context()))
+          .view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1});
+  return result;
+}
 
 ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const Tokenizer& tokenizer,
                             const std::vector<std::string>& class_names,
                             const std::vector<std::string>& templates, const ZeroShotOptions& options,
                             const std::function<void(size_t)>& progress) {
-  TORCH_CHECK(!class_names.empty() && !templates.empty(), "[make_zero_shot] there are ", class_names.size(),
-              " classes and ", templates.size(), " templates; at least one of each is needed");
   TORCH_CHECK(options.batch_size() > 0, "[make_zero_shot] batch_size is ", options.batch_size(),
               ", expected at least 1");
   check_vocabulary(text, tokenizer);
   const at::NoGradGuard no_grad;
   const int64_t context = text.options().context();
   ZeroShotHead head{{}, class_names, templates, {}};
+  auto sentences = sentences_of(tokenizer, class_names, templates);
+  for (auto& sentence : sentences) {
+    if (sentence.tokens > context) ++head.truncated;
+    sentence.tokens = std::min(sentence.tokens, context);
+  }
   at::Tensor sums = at::zeros({static_cast<int64_t>(class_names.size()), text.options().embedding()},
                               logit_scale.options());
-  struct Sentence {
-    std::string text;
-    int64_t owner, tokens;  // the class; tokens with the two around them
-  };
-  std::vector<Sentence> sentences;
-  for (size_t i = 0; i < class_names.size(); ++i) {
-    for (const auto& pattern : templates) {
-      std::string sentence = filled(pattern, class_names[i]);
-      const auto tokens = static_cast<int64_t>(tokenizer.encode(sentence).size()) + 2;
-      if (tokens > context) ++head.truncated;
-      sentences.push_back({std::move(sentence), static_cast<int64_t>(i), std::min(tokens, context)});
-    }
-  }
   // Nobody looks behind the end of a text, so that a batch is as long as its longest; sorted, most are short.
   std::stable_sort(sentences.begin(), sentences.end(),
                    [](const Sentence& a, const Sentence& b) { return a.tokens < b.tokens; });
@@ -106,18 +168,13 @@ ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
               file.string(), "' is no zero-shot head; 'tpgm zeroshot' makes one");
   ZeroShotHead head;
   head.weight = opened.tensor("head.weight");
-  const auto list = [&](const char* key) {
-    const auto found = opened.metadata().find(key);
-    if (found == opened.metadata().end()) return std::vector<std::string>();
-    const auto json = nlohmann::json::parse(found->second, nullptr, false);
-    const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
-                                                        [](const auto& each) { return each.is_string(); });
-    TORCH_CHECK(strings, "[load_zero_shot] '", file.string(), "': '", key,
-                "' of its metadata is no list of texts");
-    return json.get<std::vector<std::string>>();
-  };
-  head.class_names = list("tpgm.classes");
-  head.templates = list("tpgm.templates");
+  try {
+    head.class_names = list_of(opened.metadata(), "tpgm.classes");
+    head.templates = list_of(opened.metadata(), "tpgm.templates");
+  } catch (c10::Error& error) {
+    error.add_context(fmt::format("in '{}'", file.string()));
+    throw;
+  }
   if (const auto model = opened.metadata().find("tpgm.model"); model != opened.metadata().end())
     head.model = model->second;
   TORCH_CHECK(

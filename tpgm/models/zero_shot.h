@@ -29,6 +29,24 @@ std::vector<std::string> load_class_names(const std::filesystem::path& path);
 /// One template a line, each with "{}" where the name goes. Throws for one without, and if there is none.
 std::vector<std::string> load_templates(const std::filesystem::path& path);
 
+/// A file of templates, or one in place of a file. Empty: those that the checkpoint was trained with
+/// ("tpgm.templates" in its metadata), or else "a photo of a {}.".
+std::vector<std::string> find_templates(const std::string& text, const Metadata& metadata = {});
+
+/// The vocabulary at `path`; or else the one beside the checkpoint; or else Tokenizer::bytes() for a model of
+/// that many tokens. Throws if there is none.
+Tokenizer find_tokenizer(const std::filesystem::path& path, const std::filesystem::path& checkpoint,
+                         int64_t vocab);
+
+/// [classes, templates, n], int64: each class name in each template, n as the longest needs it.
+struct ClassTokens {
+  at::Tensor tokens;
+  int64_t truncated = 0;  ///< sentences that were longer than the context, and were cut
+};
+ClassTokens tokenize_classes(const ClipText& text, const Tokenizer& tokenizer,
+                             const std::vector<std::string>& class_names,
+                             const std::vector<std::string>& templates);
+
 struct ZeroShotOptions {
   /// Sentences at a time.
   TORCH_ARG(int64_t, batch_size) = 256;

@@ -1,4 +1,4 @@
-// One table, four ways to write it down.
+// One table, five ways to write it down.
 #include "tpgm/report/table.h"
 
 #include <fmt/format.h>
@@ -8,6 +8,8 @@
 #include <cctype>
 #include <cstdint>
 #include <stdexcept>
+
+#include "tpgm/report/svg.h"
 
 namespace tpgm {
 namespace {
@@ -281,6 +283,48 @@ std::string to_latex(const Table& table) {
   }
   text += "\\bottomrule\n\\end{tabular}\n";
   return table.caption.empty() ? text : text + "\\end{table}\n";
+}
+
+std::string to_html(const Table& table) {
+  check(table);
+  // A long text among numbers may break its lines; nothing else may.
+  const auto class_of = [&table](size_t row, size_t column) {
+    std::string names = marked(table, row, column) ? "marked" : "";
+    if (width(table.rows[row][column]) > 36) names += names.empty() ? "long" : " long";
+    return names.empty() ? "" : fmt::format(" class=\"{}\"", names);
+  };
+  const auto lines = written(table, [](const std::string& cell, bool mark) {
+    const auto text = svg::escaped(cell);
+    return mark ? "<strong>" + text + "</strong>" : text;
+  });
+  const auto caption = svg::escaped(one_line(table.caption));
+  std::string html = "<figure class=\"table\">\n";
+  if (!caption.empty()) html += "<figcaption>" + caption + "</figcaption>\n";
+  html += fmt::format(
+      "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table>\n<thead>\n",
+      caption.empty() ? "Table" : caption);
+  if (!table.groups.empty()) {
+    html += "<tr class=\"groups\"><td></td>";
+    for (const auto& [group, span] : table.groups) {
+      html += group.empty() ? fmt::format("<td colspan=\"{}\"></td>", span)
+                            : fmt::format("<th colspan=\"{}\" scope=\"colgroup\"><span>{}</span></th>", span,
+                                          svg::escaped(one_line(group)));
+    }
+    html += "</tr>\n";
+  }
+  html += "<tr>";
+  for (const auto& name : lines[0]) html += "<th scope=\"col\">" + name + "</th>";
+  html += "</tr>\n</thead>\n<tbody>\n";
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    html += ruled(table, row) ? "<tr class=\"ruled\">" : "<tr>";
+    for (size_t column = 0; column < table.columns.size(); ++column) {
+      const auto* const tag = column == 0 ? "th" : "td";
+      html += fmt::format("<{}{}{}>{}</{}>", tag, column == 0 ? " scope=\"row\"" : "", class_of(row, column),
+                          lines[row + 1][column], tag);
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody>\n</table>\n</div>\n</figure>\n";
 }
 
 std::string to_csv(const Table& table) {

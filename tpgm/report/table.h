@@ -1,4 +1,4 @@
-// Tables as text: for a terminal, Markdown, LaTeX (booktabs) and CSV.
+// Tables as text: for a terminal, Markdown, LaTeX (booktabs), HTML and CSV.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,10 @@ struct Table {
   std::vector<std::pair<std::string, int>> groups;
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
-  /// Marked cells (the best of a column): row, column. Bold in Markdown and LaTeX, '*' on a terminal.
+  /// Marked cells (the best of a column): row, column. Bold in Markdown and LaTeX, '*' on a terminal,
+  /// both in HTML.
   std::vector<std::pair<size_t, size_t>> marked;
-  /// Rows before which there is a line, on a terminal and in LaTeX; there is always one before row 0.
+  /// Rows before which there is a line, on a terminal, in LaTeX and HTML; there is always one before row 0.
   std::vector<size_t> rules;
 };
 
@@ -34,6 +35,8 @@ std::string to_markdown(const Table& table);
 /// tabular with booktabs' rules; text is escaped, and Δ, ±, − and the like are math. With a caption, in a
 /// table environment.
 std::string to_latex(const Table& table);
+/// A <figure> with a <table> in a box that scrolls, for a page (page.h has the style of its classes).
+std::string to_html(const Table& table);
 /// One line of columns (prefixed by nothing), one line a row; fields in quotes where they need them. Without
 /// caption, groups and marks.
 std::string to_csv(const Table& table);

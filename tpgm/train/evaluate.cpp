@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "tpgm/io/untrusted.h"
 #include "tpgm/models/precision.h"
@@ -57,6 +58,20 @@ std::vector<int64_t> classes_in(const SampleSubset& subset, int64_t num_classes)
   return classes;
 }
 
+// Answers about the pictures `asked`, in the order of the subset.
+at::Tensor in_order(const SampleSubset& subset, const std::vector<int64_t>& asked, const double* answers) {
+  std::unordered_map<int64_t, double> answered;
+  for (size_t i = 0; i < asked.size(); ++i) answered[asked[i]] = answers[i];
+  at::Tensor result = at::full({subset.size()}, -1, at::kInt);
+  auto* out = result.data_ptr<int32_t>();
+  for (const int64_t index : subset.indices) {
+    const auto found = answered.find(index);
+    if (found != answered.end()) *out = static_cast<int32_t>(found->second);
+    ++out;
+  }
+  return result;
+}
+
 double percent(int64_t part, int64_t whole) {
   return whole == 0 ? std::numeric_limits<double>::quiet_NaN()
                     : 100 * static_cast<double>(part) / static_cast<double>(whole);
@@ -71,7 +86,7 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   const at::NoGradGuard no_grad;
   const EvalMode eval_mode(model);
   const SampleSubset& subset = loader.subset();
-  const c10::Device device = model.head->weight.device();
+  const c10::Device device = model.parameters().front().device();
   const int64_t num_classes = model.num_classes();
   const auto occurring = classes_in(subset, num_classes);
 
@@ -92,6 +107,8 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   const at::Tensor right = at::zeros({num_classes + 1}, at::TensorOptions(device).dtype(at::kLong));
   const at::Tensor right5 = at::zeros({num_classes + 1}, right.options());
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
+  std::vector<at::Tensor> answers;  // of each batch, and which pictures they are about
+  std::vector<int64_t> asked;
 
   loader.start(0);
   while (const auto batch = loader.next()) {
@@ -108,13 +125,18 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
         logits = logits.index_select(1, scored);
         targets = places.index_select(0, rows);
       }
-      const at::Tensor first = logits.argmax(1) == targets;
+      const at::Tensor answer = logits.argmax(1);
+      const at::Tensor first = answer == targets;
       const at::Tensor best = std::get<1>(logits.topk(five, 1));
       // Among equal logits topk may choose others than argmax does.
       const at::Tensor among = (best == targets.unsqueeze(1)).any(1).logical_or_(first);
       right.index_add_(0, rows, first.to(at::kLong));
       right5.index_add_(0, rows, among.to(at::kLong));
       loss.add_(at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/-1));
+      if (options.predictions) {
+        answers.push_back(options.subset ? scored.index_select(0, answer) : answer);
+        asked.insert(asked.end(), batch->indices.begin(), batch->indices.end());
+      }
     }
     for (const int64_t index : batch->indices) {
       const int64_t label = subset.samples->label(index);
@@ -126,8 +148,10 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   }
   result.skipped = static_cast<int64_t>(loader.skipped().size());
 
-  // All that is asked of the device, at once; counts of pictures are exact in float64.
-  const at::Tensor counts = at::cat({right.to(at::kDouble), right5.to(at::kDouble), loss.reshape({1})}).cpu();
+  // All that is asked of the device, at once; counts of pictures and numbers of classes are exact in float64.
+  std::vector<at::Tensor> parts = {right.to(at::kDouble), right5.to(at::kDouble), loss.reshape({1})};
+  if (!answers.empty()) parts.push_back(at::cat(answers).to(at::kDouble));
+  const at::Tensor counts = at::cat(parts).cpu();
   const auto* count = counts.const_data_ptr<double>();
   for (int64_t k = 0; k < num_classes; ++k) {
     result.class_right.push_back(static_cast<int64_t>(count[k]));
@@ -136,6 +160,7 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   }
   result.loss = result.pictures == 0 ? std::numeric_limits<double>::quiet_NaN()
                                      : count[2 * (num_classes + 1)] / static_cast<double>(result.pictures);
+  if (options.predictions) *options.predictions = in_order(subset, asked, count + 2 * (num_classes + 1) + 1);
   return result;
 }
 

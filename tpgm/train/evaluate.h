@@ -1,6 +1,8 @@
 // How often a model is right.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -28,6 +30,9 @@ struct EvaluateOptions {
   bool amp = false;
   /// Score over the classes that occur in the loader's subset only; the others' logits do not count.
   bool subset = false;
+  /// Gets the predicted class of each picture, int32 in the order of the loader's subset; −1: unreadable. May
+  /// be null.
+  at::Tensor* predictions = nullptr;
   /// Told the number of pictures after each batch; may throw to stop.
   std::function<void(size_t)> progress;
 };

@@ -45,13 +45,6 @@ const MethodInfo& method_info(const std::string& name) {
               "'? 'tpgm list methods' has them all");
 }
 
-bool is_path(const std::string& key, const std::string& value) {
-  if (value.empty()) return false;
-  if (key == "head") return value != "fresh" && value != "checkpoint";
-  return key == "checkpoint" || key == "weights" || key == "data-dir" || key == "class-list" ||
-         key == "output";
-}
-
 [[noreturn]] void unknown_key(const std::string& where, const std::string& key) {
   TORCH_CHECK(false, "[train] ", where, "no option '", printable(key), "'; did you mean '",
               nearest(key, option_keys()), "'?");
@@ -205,6 +198,23 @@ std::vector<std::string> option_keys() {
     }
   }
   return keys;
+}
+
+std::vector<std::string> method_keys() {
+  auto keys = option_keys();
+  const TrainOptions defaults;
+  TrainOptions::fields([&](const char*, const char* key, const char*, const auto&) { std::erase(keys, key); },
+                       defaults);
+  return keys;
+}
+
+bool is_path(const std::string& key, const std::string& value) {
+  static const std::set<std::string> kPaths{"checkpoint", "weights",   "data-dir", "class-list", "classnames",
+                                            "vocab",      "templates", "head",     "output"};
+  static const std::set<std::string> kHeads{"fresh", "checkpoint", "zeroshot", "text"};
+  if (value.empty() || !kPaths.contains(key)) return false;
+  if (key == "head") return !kHeads.contains(value);
+  return key != "templates" || value.find("{}") == std::string::npos;  // else it is a sentence
 }
 
 Recipe load_recipe(const fs::path& file) { return load(file, 0); }

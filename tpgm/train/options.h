@@ -16,7 +16,7 @@ namespace tpgm {
 using Settings = std::map<std::string, std::string>;
 
 struct TrainOptions {
-  std::string model, checkpoint, head = "fresh", weights;
+  std::string model, checkpoint, head = "fresh", classnames, templates, vocab, weights;
   std::string data_dir, train, class_list, classes = "all";
   std::vector<std::string> test, id;
   double fraction = 1, radius_fraction = 0.1, selection_fraction = 0.1, test_fraction = 1;
@@ -75,8 +75,23 @@ struct TrainOptions {
           self.checkpoint...);
     visit(
         g, "head",
-        "fresh, checkpoint (its own; of a run the rows of the classes by name), or a file of 'tpgm zeroshot'",
+        "fresh; checkpoint (its own; of a run the rows of the classes by name); zeroshot (from text, by "
+        "CLIP's other tower); text (the same anew in every step, and the other tower trains, too); or a file "
+        "of 'tpgm zeroshot'",
         self.head...);
+    visit(g, "classnames",
+          "Of zeroshot and text: what the classes are called, in their order, as 'tpgm zeroshot' takes them; "
+          "default: as their folders, with spaces for _",
+          self.classnames...);
+    visit(
+        g, "templates",
+        "Of zeroshot and text: a file with a sentence a line and {} for the class, or one sentence; default: "
+        "the checkpoint's own, or 'a photo of a {}.'",
+        self.templates...);
+    visit(g, "vocab",
+          "Of zeroshot and text: the vocabulary; default: beside the checkpoint, or bytes for a model of 514 "
+          "tokens",
+          self.vocab...);
     visit(g, "weights", "Start from these and keep --checkpoint as the anchor: a file, folder or run",
           self.weights...);
     g = "Data";
@@ -213,8 +228,13 @@ struct Recipe {
 /// nearest, for what is unknown, said twice or of another type.
 Recipe load_recipe(const std::filesystem::path& file);
 
+/// True if a key's value is the path of something.
+bool is_path(const std::string& key, const std::string& value);
+
 /// All keys: options, then those that only methods have, with '-' for '_'.
 std::vector<std::string> option_keys();
+/// Of these, the latter.
+std::vector<std::string> method_keys();
 
 /// Defaults, and `settings` over them. Throws, with the key, for unknown ones, values of another type or out
 /// of range, and options that the method does not have (naming those that do).

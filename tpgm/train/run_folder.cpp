@@ -111,7 +111,8 @@ struct RunFolder::Impl {
   Json radii = {{"names", Json::array()},
                 {"steps", Json::array()},
                 {"radii", Json::array()},
-                {"ratios", Json::array()}};
+                {"ratios", Json::array()},
+                {"radius_steps", Json::array()}};
   bool radii_changed = false;
 
   void histogram(const std::vector<double>& ratios, int64_t step) const {
@@ -202,14 +203,20 @@ void RunFolder::scalar(const std::string& tag, double value, int64_t step) {
   impl_->events->scalar(tag, value, step, now());
 }
 
-void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios) {
+void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
+                      std::optional<int64_t> radius_step) {
   auto& json = impl_->radii;
-  // After the last step there may be nothing new, and of a run that was stopped there not even ratios.
-  if (radii.is_empty() || (!json["steps"].empty() && json["steps"].back() == step)) return;
+  if (radii.is_empty()) return;  // of a run that was stopped in its last act there are none any more
+  if (!json["steps"].empty() && json["steps"].back() == step) {
+    // After the last step there may be nothing new, and a last act that was killed is there already.
+    const auto& last = json["radius_steps"].back();
+    if (!radius_step || (!last.is_null() && last.get<int64_t>() >= *radius_step)) return;
+  }
   json["names"] = radii.keys();
   json["steps"].push_back(step);
   json["radii"].push_back(radii.values());
   json["ratios"].push_back(ratios.values());
+  json["radius_steps"].push_back(radius_step ? Json(*radius_step) : Json(nullptr));
   impl_->radii_changed = true;
   impl_->histogram(ratios.values(), step);
 }
@@ -217,6 +224,10 @@ void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumber
 void RunFolder::save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata) {
   impl_->write_radii();  // those of the last act cannot be had again once its weights are there
   save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
+}
+
+void RunFolder::save_predictions(const NamedTensors& tests) {
+  save_safetensors(tests, impl_->path / "predictions.safetensors");
 }
 
 void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
@@ -249,6 +260,8 @@ std::optional<RunFolder::State> RunFolder::load_state() {
     kept["names"] = saved.at("names");
     for (size_t i = 0; i < saved.at("steps").size() && saved["steps"][i].get<int64_t>() <= step; ++i) {
       for (const char* key : {"steps", "radii", "ratios"}) kept[key].push_back(saved.at(key).at(i));
+      kept["radius_steps"].push_back(saved.contains("radius_steps") ? saved["radius_steps"].at(i)
+                                                                    : Json(nullptr));
       // Of the last act, which comes after the last state: the events were cut back to before it.
       if (i >= state.numbers.value("radii", i + 1)) impl_->histogram(kept["ratios"].back(), step);
     }

@@ -20,9 +20,13 @@ namespace tpgm {
 ///     log.jsonl             a line for every log step, epoch, checkpoint and test
 ///     summary.csv           a line for every epoch
 ///     events.out.tfevents.* the same for TensorBoard, with histograms of ratios
-///     radii.json            radii and ratios of each tensor over time, where the method has them
+///     radii.json            radii and ratios of each tensor over time, where the method has them:
+///                           "names"; for each time an entry of "steps", "radii", "ratios" (empty: not known
+///                           yet) and "radius_steps", how far the method's last act was; null: during
+///                           training
 ///     last.safetensors      the weights of the last epoch
 ///     best.safetensors      those of the best epoch on selection data; at the end, the result
+///     predictions.safetensors  what the result takes each picture of each test for: see save_predictions
 ///     resume.safetensors    everything that --resume needs
 ///     result.json           the tests; there once the run is finished
 ///
@@ -49,10 +53,16 @@ class RunFolder {
   /// A row of summary.csv; the first one's keys are the columns.
   void epoch(const Json& row);
   void scalar(const std::string& tag, double value, int64_t step);
-  void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios);
+  /// `radius_step`: of the method's last act, after so many steps of it. What is there already stays.
+  void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
+             std::optional<int64_t> radius_step = std::nullopt);
 
   /// "best" or "last".
   void save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata);
+
+  /// For each test by its name the number of the predicted class of each picture, int32, in the order of the
+  /// test's subset; −1: it could not be read.
+  void save_predictions(const NamedTensors& tests);
 
   /// The state of a run; the logs are flushed and their sizes go with it.
   void save_state(const NamedTensors& tensors, Json numbers);

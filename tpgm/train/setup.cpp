@@ -21,6 +21,7 @@
 #include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
+#include "tpgm/models/weights.h"
 #include "tpgm/models/zero_shot.h"
 
 namespace tpgm {
@@ -170,11 +171,94 @@ std::vector<std::string> data_classes(const TrainOptions& options) {
   return Dataset(options.data_dir).classes();
 }
 
-Model load_model(const TrainOptions& options, std::vector<std::string>& notes) {
+// What the classes are called in sentences.
+std::vector<std::string> names_for(const TrainOptions& options, std::vector<std::string> classes) {
+  if (options.classnames.empty()) {
+    for (auto& name : classes) std::replace(name.begin(), name.end(), '_', ' ');
+    return classes;
+  }
+  auto names = load_class_names(options.classnames);
+  TORCH_CHECK(names.size() == classes.size(), "[train] --classnames '", options.classnames, "' has ",
+              names.size(), " names, the data ", classes.size(), " classes");
+  return names;
+}
+
+// A head from text: made once, or in every step.
+Model load_with_text(const TrainOptions& options, const std::vector<std::string>& classes, c10::Device device,
+                     std::vector<std::string>& notes) {
+  ModelConfig config;
+  std::optional<ModelWeights> weights;
+  Model result;
+  result.classes = classes;
+  if (options.checkpoint.empty()) {
+    TORCH_CHECK(options.head == "text" && !options.model.empty(), "[train] --head ", options.head,
+                options.head == "text" ? " needs a --model of CLIP's, such as clip-vit, or a --checkpoint"
+                                       : " needs a --checkpoint of CLIP, both towers");
+    config = parse_model(options.model);
+    set_defaults(config);
+  } else {
+    const Checkpoint checkpoint(options.checkpoint, "", "train");
+    weights = read_weights(checkpoint,
+                           options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
+    TORCH_CHECK(weights->has_text(), "[train] --head ", options.head, ": '", options.checkpoint, "', a ",
+                to_text(weights->config.family), ", has no text tower; it takes a whole CLIP, both towers");
+    config = weights->config;
+    result.metadata = checkpoint.metadata();
+    for (const auto& note : weights->notes)
+      notes.push_back(fmt::format("'{}': {}", options.checkpoint, note));
+  }
+  const auto clip = make_clip(config);
+  if (weights) {
+    const auto exclude =
+        weights->has_head() ? std::vector<std::string>{"head.*"} : std::vector<std::string>();
+    load_state_dict(*clip, weights->tensors, exclude, options.checkpoint);
+  } else {
+    notes.emplace_back("no --checkpoint: all weights are drawn from the seed, and are their own anchor");
+    clip->reset_parameters();
+  }
+  const auto templates = find_templates(options.templates, result.metadata);
+  const auto tokenizer = find_tokenizer(options.vocab, options.checkpoint, *config.vocab);
+  const auto names = names_for(options, classes);
+  config.recompute.reset();  // of how to compute, not of what
+  Metadata kept = {{"tpgm.model", to_text(config)},
+                   {"tpgm.layout", to_text(weights ? weights->layout : Layout::kTpgm)},
+                   {"tpgm.templates", nlohmann::json(templates).dump()}};
+  if (const auto view = result.metadata.find("tpgm.view"); view != result.metadata.end()) kept.insert(*view);
+  result.metadata = std::move(kept);
+  int64_t truncated = 0;
+  if (options.head == "text") {
+    auto [tokens, cut] = tokenize_classes(*clip->text, tokenizer, names, templates);
+    truncated = cut;
+    result.model = std::make_shared<Classifier>(*clip, std::move(tokens));
+  } else {
+    clip->to(device);
+    const auto head = make_zero_shot(*clip->text, clip->logit_scale.detach(), tokenizer, names, templates);
+    truncated = head.truncated;
+    result.model = std::make_shared<Classifier>(clip->visual, head.weight, at::Tensor(),
+                                                ClassifierOptions().normalize(true));
+    result.metadata["tpgm.normalize"] = "true";
+  }
+  notes.push_back(
+      fmt::format("{} classes from text, '{}' to '{}'", names.size(), names.front(), names.back()));
+  if (truncated > 0)
+    notes.push_back(fmt::format("{} sentences are longer than {} tokens and were cut", truncated,
+                                clip->text->options().context()));
+  return result;
+}
+
+Model load_model(const TrainOptions& options, c10::Device device, std::vector<std::string>& notes) {
   Model result;
   const auto wanted = data_classes(options);
   const auto count = static_cast<int64_t>(wanted.size());
-  TORCH_CHECK(count > 0, "[train] '", options.data_dir, "' has no labels; training needs classes");
+  TORCH_CHECK(count > 0, "[train] '", options.data_dir,
+              "' has no labels; training needs classes: a folder of pictures for each");
+  TORCH_CHECK(count > 1, "[train] '", options.data_dir, "' has one class, '", printable(wanted.front()),
+              "'; there is nothing to tell apart");
+  if (options.head == "text" || options.head == "zeroshot")
+    return load_with_text(options, wanted, device, notes);
+  TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
+              "[train] --classnames, --templates and --vocab are for --head zeroshot or text, not ",
+              options.head);
   if (options.checkpoint.empty() && !is_script(options.model)) {
     TORCH_CHECK(!options.model.empty(), "[train] --model or --checkpoint is needed: what to fine-tune");
     TORCH_CHECK(options.head == "fresh", "[train] --head ", options.head, " needs a --checkpoint");
@@ -245,6 +329,13 @@ std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model) {
   return make_method(options.method, model, named_tensors(model), texts);
 }
 
+void check_text(const TrainOptions& options) {
+  if (options.head != "text") return;
+  TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
+              "[train] --head text: a picture has one text, so --mixup, --cutmix and --smoothing must be 0");
+  TORCH_CHECK(options.weights.empty(), "[train] --head text goes with --checkpoint, not with --weights");
+}
+
 std::string absolute(const std::string& path) {
   return path.empty() ? path : fs::absolute(path).lexically_normal().string();
 }
@@ -292,10 +383,13 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
                  end = std::min(options.model.find(':', begin), options.model.size());
     options.model.replace(begin, end - begin, absolute(options.model.substr(begin, end - begin)));
   }
-  for (auto* path :
-       {&options.checkpoint, &options.weights, &options.data_dir, &options.class_list, &options.output})
-    *path = absolute(*path);
-  if (options.head != "fresh" && options.head != "checkpoint") options.head = absolute(options.head);
+  TrainOptions::fields(
+      [](const char*, const char* key, const char*, auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+          if (is_path(key, value)) value = absolute(value);
+        }
+      },
+      options);
   const auto& loader = setup.pictures.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
   options.std.assign(loader.std().begin(), loader.std().end());
@@ -502,12 +596,14 @@ Setup prepare(TrainOptions options) {
   TORCH_CHECK(!options.data_dir.empty(), "[train] --data-dir is needed: the pictures to train on");
   setup.device = find_device(options.device, "train");
   at::manual_seed(static_cast<uint64_t>(options.seed));
-  auto [model, metadata, classes] = load_model(options, setup.notes);
+  check_text(options);
+  auto [model, metadata, classes] = load_model(options, setup.device, setup.notes);
   setup.model = model;
   setup.metadata = metadata;
   setup.data = open_data(options, classes);
-  setup.metadata["tpgm.classes"] =
-      nlohmann::json(setup.data.classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (setup.model->head)
+    setup.metadata["tpgm.classes"] =
+        nlohmann::json(setup.data.classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
   setup.model->to(setup.device);
   if (!options.channels_last) {

@@ -36,6 +36,15 @@ at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& targe
                                 /*ignore_index=*/-100, smoothing);
 }
 
+at::Tensor contrastive_loss(const at::Tensor& logits, const at::Tensor& labels) {
+  const at::Tensor scores = logits.to(at::kFloat);
+  const at::Tensor images = at::zeros({scores.size(1)}, scores.options())
+                                .index_add(0, labels, at::ones({scores.size(0)}, scores.options()));
+  const at::Tensor share = 1 / images.index_select(0, labels);  // of an image in its text's
+  const at::Tensor found = at::log_softmax(scores, 0).gather(1, labels.unsqueeze(1)).squeeze(1);
+  return (at::cross_entropy_loss(scores, labels) - (found * share).sum() / share.sum()) / 2;
+}
+
 TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimizer,
                            const StepOptions& options)
     : model_(model),
@@ -59,7 +68,9 @@ TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tenso
     logits = model_.forward(images);
   }
   const at::Tensor loss =
-      classification_loss(logits, targets, targets.dim() == 1 ? options_.smoothing() : 0.0);
+      options_.contrastive()
+          ? contrastive_loss(logits, targets)
+          : classification_loss(logits, targets, targets.dim() == 1 ? options_.smoothing() : 0.0);
   (options_.batches() == 1 ? loss : loss / static_cast<double>(options_.batches())).backward();
   const at::NoGradGuard no_grad;
   return {loss.detach(), (logits.argmax(1) == labels).sum()};

@@ -27,6 +27,8 @@ struct StepOptions {
   TORCH_ARG(double, clip_grad) = 0;
   /// Of labels that are numbers.
   TORCH_ARG(double, smoothing) = 0;
+  /// contrastive_loss in place of classification_loss; labels must be numbers.
+  TORCH_ARG(bool, contrastive) = false;
 };
 
 /// Refers to model, method and optimizer, which must outlive it. Nothing here waits for the device.
@@ -71,6 +73,12 @@ class TrainingStep {
 
 /// train(), but for BatchNorms whose parameters are all frozen.
 void train_mode(torch::nn::Module& module);
+
+/// CLIP's, of images [n] and all texts: logits [n, texts], labels [n] say which text belongs to each image.
+/// Half of it asks each image for its text among all; the other half asks each text that occurs in the batch
+/// for its images among those of the batch, each of several counting alike. With one image for every text it
+/// is Radford et al.'s. In fp32.
+at::Tensor contrastive_loss(const at::Tensor& logits, const at::Tensor& labels);
 
 /// Mean cross-entropy in fp32; targets as TrainingStep::backward takes them.
 at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& targets, double smoothing = 0);

@@ -135,8 +135,9 @@ std::vector<TomlItem> parse_toml(std::string_view text) { return TomlReader(text
 std::vector<TomlItem> read_toml(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string name = printable(file.string(), kMaxPath);
-  TORCH_CHECK(std::filesystem::is_regular_file(file) && stream, "[train] cannot read the recipe '", name,
-              "'");
+  TORCH_CHECK(std::filesystem::is_regular_file(file), "[train] there is no recipe '", name,
+              "'; 'tpgm list recipes' has those that came with this program");
+  TORCH_CHECK(stream, "[train] the recipe '", name, "' cannot be read: is it yours to read?");
   std::ostringstream text;
   text << stream.rdbuf();
   try {

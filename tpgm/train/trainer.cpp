@@ -25,6 +25,7 @@ namespace {
 using Json = RunFolder::Json;
 
 constexpr uint64_t kMixPurpose = 0x3141;
+constexpr size_t kMostLastRadii = 100;  // points of a curve
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Times the rate, for the head.
@@ -194,7 +195,8 @@ Trainer::Trainer(Setup& setup, RunFolder* folder, TrainCallbacks callbacks, std:
                          .cuda_graph(options_.cuda_graph)
                          .batches(options_.grad_accum_steps)
                          .clip_grad(options_.clip_grad)
-                         .smoothing(options_.smoothing)),
+                         .smoothing(options_.smoothing)
+                         .contrastive(options_.head == "text")),
       clock_(std::make_unique<Clock>()) {
   check_options(mix_of(options_));
   if (radius_loader_) radius_ = batches_of(*radius_loader_);
@@ -369,6 +371,7 @@ at::Tensor Trainer::radius_loss() {
                       radius_batches_ - finish_began_));
       clock_->window = std::chrono::steady_clock::now();
     }
+    note_radii();
   }
   TORCH_CHECK(radius_.next, "[train] ", options_.method, " asks for radius data, and there are none");
   std::optional<Batch> batch;
@@ -383,6 +386,16 @@ at::Tensor Trainer::radius_loss() {
   std::optional<Autocast> autocast;
   if (options_.amp) autocast.emplace(setup_.device.type());
   return classification_loss(model_.forward(batch->images), batch->labels);
+}
+
+// Radii as the last act moves them. Nobody knows how long it is: when there are many, every other one goes.
+void Trainer::note_radii() {
+  const int64_t step = last_steps_++;
+  if (!folder_ || step % last_stride_ != 0) return;
+  last_radii_.emplace_back(step, method_.radii());
+  if (last_radii_.size() < kMostLastRadii) return;
+  last_stride_ *= 2;
+  std::erase_if(last_radii_, [this](const auto& each) { return each.first % last_stride_ != 0; });
 }
 
 void Trainer::log_step() {
@@ -474,8 +487,14 @@ void Trainer::finish() {
   finishing_ = true;
   finish_began_ = radius_batches_;
   clock_->window = std::chrono::steady_clock::now();
+  last_stride_ = setup_.device.is_cuda() ? 4 : 1;  // there each look at them waits for the device
   if (!finished_best_) method_.finish([this] { return radius_loss(); });
-  if (folder_) folder_->radii(step_, method_.radii(), method_.ratios());
+  if (folder_) {
+    for (const auto& [step, radii] : last_radii_) folder_->radii(step_, radii, NamedNumbers(), step);
+    folder_->radii(step_, method_.radii(), method_.ratios(),
+                   last_steps_ > 0 ? std::optional(last_steps_) : std::nullopt);
+  }
+  NamedTensors all_predictions;
   const auto selected = select();
   result_.selection = selected ? selected->top1() : kNone;
   for (const auto& test : setup_.data.tests) {
@@ -487,7 +506,10 @@ void Trainer::finish() {
     options.progress = [this](size_t) {
       if (stop_asked()) throw Stopped();
     };
+    at::Tensor predictions;
+    if (folder_) options.predictions = &predictions;
     result_.tests.push_back({test.name, test.id, evaluate(model_, *loader, options)});
+    if (folder_) all_predictions.insert(test.name, predictions);
     const auto& accuracy = result_.tests.back().accuracy;
     if (folder_) {
       folder_->log({{"event", "test"},
@@ -498,6 +520,7 @@ void Trainer::finish() {
       folder_->scalar("test/" + test.name, accuracy.top1(), step_);
     }
   }
+  if (folder_) folder_->save_predictions(all_predictions);
   finished_best_ = true;
   keep_best();
   say_skipped_pictures();

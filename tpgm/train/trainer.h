@@ -87,6 +87,7 @@ class Trainer {
   bool done() const;
 
   at::Tensor radius_loss();
+  void note_radii();
   std::optional<Accuracy> select();
   void keep_best();
   void load_best();
@@ -127,6 +128,9 @@ class Trainer {
   StateDict best_weights_{"Tensor"};  // where there is no folder
   int64_t saved_step_ = -1, radius_epoch_ = -1, finish_began_ = 0;
   bool finishing_ = false, finished_best_ = false;
+  // Of the last act, by its steps; they reach the folder when it is through.
+  std::vector<std::pair<int64_t, NamedNumbers>> last_radii_;
+  int64_t last_steps_ = 0, last_stride_ = 1;
   TrainResult result_;
 };
 

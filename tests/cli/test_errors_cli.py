@@ -1,0 +1,157 @@
+"""Mistakes of the first ten minutes: python3 test_errors_cli.py path/to/tpgm
+
+Each is answered by one line that names the culprit and a way out, at once, and nothing is written.
+"""
+
+import os
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+import test_cli
+from test_cli import has_gpu, tpgm
+from test_data_cli import RESNET, DataCommand
+from test_models_cli import CLIP, GOLDENS
+
+TINY = "resnet:layers=1-1-1-1,width=4,block=basic,image_size=32"
+
+
+class Mistakes(DataCommand):
+    def setUp(self):
+        super().setUp()
+        self.photos = self.small / "pacs" / "photo"  # 7 classes
+        self.out = self.folder / "out"
+
+    def answer(self, status, *arguments):
+        """The last line that is said; lines before it are notes."""
+        before = sorted(self.folder.rglob("*"))
+        result = test_cli.tpgm(*arguments, cwd=self.folder)
+        self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)
+        self.assertEqual(sorted(self.folder.rglob("*")), before, "it wrote something")
+        lines = result.stderr.splitlines()
+        self.assertLessEqual(len(lines), 4, result.stderr)
+        for word in ("Exception raised", "Traceback", "terminate called", "frame #"):
+            self.assertNotIn(word, result.stderr)
+        return lines[-1]
+
+    def train(self, *more, **changes):
+        options = {"model": TINY, "data-dir": self.photos, "device": "cpu", "output": self.out}
+        options |= {name.replace("_", "-"): value for name, value in changes.items()}
+        flat = [each for name, value in options.items() if value is not None for each in ("--" + name, value)]
+        return ["train", *flat, *more]
+
+    def write(self, name, content):
+        (self.folder / name).write_bytes(content)
+        return name
+
+    # words
+
+    def test_no_command(self):
+        self.assertIn("tpgm --help", self.answer(2))
+
+    def test_another_command(self):
+        self.assertIn("did you mean 'train'?", self.answer(2, "trian"))
+        self.assertIn("did you mean 'eval'?", self.answer(2, "evaluate", "runs/ft"))
+
+    def test_another_method_or_model(self):
+        self.assertIn("did you mean 'tpgm'?", self.answer(2, *self.train(method="tgpm")))
+        self.assertIn("did you mean 'resnet50'?", self.answer(1, *self.train(model="resnet5o")))
+
+    # checkpoints
+
+    def test_a_name_on_the_hub(self):
+        said = self.answer(1, *self.train(model=None, checkpoint="openai/clip-vit-base-patch32"))
+        self.assertIn("cannot open 'openai/clip-vit-base-patch32': No such file or directory", said)
+        self.assertIn("hf download openai/clip-vit-base-patch32", said)
+        self.assertNotIn("hf download", self.answer(1, "inspect", "no-folder/model.pt"))
+        self.assertNotIn("hf download", self.answer(1, "inspect", "model.pt"))
+
+    def test_a_file_that_is_no_checkpoint(self):
+        for content, words in ((b"hello\nworld\n", "it is no checkpoint"), (b"", "the file is empty"),
+                               (b"<!DOCTYPE html><html>404</html>", "it is a web page"),
+                               (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "git lfs pull"),
+                               (RESNET.read_bytes()[:5000], "damaged or incomplete")):
+            with self.subTest(words):
+                name = self.write("file.pt", content)
+                self.assertIn(words, self.answer(1, *self.train(model=None, checkpoint=name)))
+                self.assertIn(words, self.answer(1, "inspect", name))
+
+    def test_two_models(self):
+        said = tpgm("wise", RESNET, GOLDENS / "timm-vit" / "model.pth", "-o", self.folder / "x.safetensors").stderr
+        self.assertIn("are they checkpoints of one architecture?", said)
+
+    # data
+
+    def test_no_data(self):
+        self.assertIn("there is no 'nowhere'", self.answer(1, *self.train(data_dir="nowhere")))
+        (self.folder / "empty").mkdir()
+        for command in (self.train(data_dir="empty"), ["data", "check", "empty"]):
+            self.assertIn("no picture (.jpg, .jpeg, .png) is below 'empty'", self.answer(1, *command))
+
+    def test_no_class_folders(self):
+        shutil.copytree(self.photos / "dog", self.folder / "flat")
+        self.assertIn("'flat' has no labels", self.answer(1, *self.train(data_dir="flat")))
+
+    def test_pictures_of_another_kind(self):
+        (self.folder / "webp" / "a").mkdir(parents=True)
+        self.write("webp/a/1.webp", b"RIFF")
+        self.assertIn("only JPEG and PNG are: 1 .webp", self.answer(1, "data", "check", "webp"))
+
+    def test_classes_that_do_not_match(self):
+        said = self.answer(1, *self.train("--test", "r=" + str(self.small / "imagenet-r")))
+        self.assertRegex(said, "none of the [0-9]+ classes .* such as 'dog'; is it the right list")
+
+    def test_a_head_of_other_classes(self):
+        head = self.shared / "head.safetensors"
+        self.run_ok("zeroshot", "--checkpoint", CLIP, "--classnames", CLIP / "names.txt", "-o", head)
+        said = self.answer(1, *self.train(model=None, checkpoint=CLIP, head=head))
+        self.assertIn("the head has 6 classes, the data 7", said)
+        said = self.answer(1, "eval", RESNET, "--data-dir", self.small / "imagenet", "--test", "val")
+        self.assertIn("the head has 7 classes", said)
+        self.assertIn("--class-list", said)
+
+    def test_no_head(self):
+        said = self.answer(1, *self.train(model=None, checkpoint=CLIP, head="checkpoint"))
+        self.assertIn("has no classification head of its own", said)
+
+    def test_no_vocabulary(self):
+        shutil.copy(CLIP / "model.safetensors", self.folder)
+        shutil.copy(CLIP / "config.json", self.folder)
+        said = self.answer(1, "zeroshot", "--checkpoint", "model.safetensors", "--classnames", self.photos, "-o", self.out)
+        self.assertIn("there is no vocabulary beside 'model.safetensors'", said)
+        self.assertIn("--vocab", said)
+
+    # the rest
+
+    def test_output_that_is_there(self):
+        self.out.mkdir()
+        (self.out / "thesis.tex").write_text("years of work")
+        self.assertIn("is not empty", self.answer(1, *self.train()))
+
+    def test_no_gpu(self):
+        if has_gpu():
+            self.skipTest("there is one")
+        self.assertIn("--device cuda: no CUDA device is visible", self.answer(1, *self.train(device="cuda")))
+
+    def test_recipes(self):
+        self.assertIn("there is no recipe 'recipes/glyphs/tpmg.toml'", self.answer(1, "train", "-c", "recipes/glyphs/tpmg.toml"))
+        self.write("typo.toml", b'methd = "tpgm"\n')
+        self.assertIn("'typo.toml': no option 'methd'; did you mean 'method'?", self.answer(1, "train", "-c", "typo.toml"))
+
+    def test_what_is_left_out(self):
+        self.assertIn("--output is required", self.answer(2, "train"))
+        self.assertIn("--data-dir is needed", self.answer(1, *self.train(data_dir=None)))
+        self.assertIn("--model or --checkpoint is needed", self.answer(1, *self.train(model=None)))
+        self.assertIn("--test is required", self.answer(2, "eval", RESNET))
+        self.assertIn("--radius-data is required", self.answer(2, "project", "--anchor", RESNET, "--checkpoint", RESNET,
+                                                               "-o", "x.safetensors"))
+        self.assertIn("is no run folder", self.answer(1, "train", "--resume", "runs/none"))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    test_cli.COMMAND = str(Path(sys.argv.pop(1)).resolve())
+    os.environ["OMP_NUM_THREADS"] = "1"
+    unittest.main()

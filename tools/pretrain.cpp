@@ -1,0 +1,55 @@
+// `tpgm pretrain`: contrastive image–text training, by the trainer of `tpgm train`.
+#include <memory>
+
+#include "tools/command.h"
+#include "tools/setting_flags.h"
+#include "tools/sweep.h"
+#include "tools/train.h"
+
+namespace tpgm::tools {
+namespace {
+
+// Of fine-tuning, or of losses that a picture with one text has no use for.
+std::vector<std::string> not_asked() {
+  auto keys = method_keys();
+  keys.insert(keys.end(), {"head", "head-lr", "weights", "method", "lp-lr", "lp-epochs", "radius-fraction",
+                           "radius-batch-size", "share-validation", "mixup", "cutmix", "mixup-prob",
+                           "mixup-switch-prob", "smoothing"});
+  return keys;
+}
+
+}  // namespace
+
+Run configure_pretrain(CLI::App& app) {
+  struct Arguments {
+    SettingFlags flags;
+    std::string config, resume;
+    bool dry_run = false, json = false;
+  };
+  auto args = std::make_shared<Arguments>();
+  app.add_option("-c,--config", args->config, "A recipe: TOML whose keys are these flags; flags beat it");
+  app.add_option("--resume", args->resume, "Go on with the run in this folder, bit for bit");
+  app.add_flag("--dry-run", args->dry_run,
+               "Print the effective recipe, the sizes of splits, steps and memory; train nothing");
+  app.add_flag("--json", args->json, "The result for a program to read");
+  args->flags.add_all(app, not_asked());
+  return [args] {
+    if (!args->resume.empty()) {
+      if (!args->config.empty() || args->dry_run) throw UsageError("--resume takes no --config or --dry-run");
+      return resume_run(args->resume, args->flags.given(), args->json);
+    }
+    Recipe recipe;
+    if (!args->config.empty()) recipe = load_recipe(args->config);
+    override_with(recipe, args->flags.given());
+    if (!recipe.sweep.empty() || !recipe.seeds.empty() || !recipe.take.empty())
+      throw UsageError("the recipe has a sweep, seeds or a take: run it with tpgm train");
+    // Nothing is held out to learn radii from: there are none.
+    recipe.settings.merge(Settings{{"head", "text"}, {"radius-fraction", "0"}});
+    const auto options = make_options(recipe.settings);
+    if (!args->dry_run) return train_one(options, /*resume=*/false, args->json);
+    print_plan(options);
+    return 0;
+  };
+}
+
+}  // namespace tpgm::tools

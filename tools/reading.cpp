@@ -1,0 +1,262 @@
+// Sentences from numbers.
+#include "tools/reading.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace tpgm::tools {
+namespace {
+
+size_t seeds_of(const ReadRow& row) { return row.scores.empty() ? 0 : row.scores.front().values.size(); }
+
+/// What is noise in a difference of two rows.
+class Noise {
+ public:
+  explicit Noise(const std::vector<ReadRow>& rows) {
+    for (const auto& row : rows) {
+      most_ = std::max(most_, seeds_of(row));
+      least_ = std::min(least_, seeds_of(row));
+      for (const bool id : {true, false}) {
+        const auto average = average_of(row, id);
+        if (std::isfinite(average.mean)) error_[id] = std::max(error_[id], average.error);
+      }
+    }
+  }
+  /// Two standard errors of the difference. With one seed, of the least certain rows: one level, that can be
+  /// said in a sentence.
+  double level(const Average& a, const Average& b, bool id) const {
+    return 2 * (most_ > 1 ? std::hypot(a.error, b.error) : std::sqrt(2.0) * error_[id]);
+  }
+  std::string sentence() const {
+    if (most_ > 1)
+      return fmt::format("Noise is below two standard errors, from the spread over {} seeds{}.", most_,
+                         least_ == 1 ? " (of rows with one, from the number of pictures)" : "");
+    std::vector<std::string> levels;
+    if (error_[true] > 0) levels.push_back(fmt::format("{:.1f} points in", level({}, {}, true)));
+    if (error_[false] > 0)
+      levels.push_back(fmt::format("{:.1f} {}out of", level({}, {}, false), levels.empty() ? "points " : ""));
+    if (levels.empty()) return "";
+    if (levels.size() > 1 && levels[0].substr(0, 4) == levels[1].substr(0, 4))
+      return fmt::format("One seed: differences below about {:.1f} points are noise.", level({}, {}, true));
+    return fmt::format("One seed: differences below about {} distribution are noise.",
+                       fmt::join(levels, " and "));
+  }
+
+ private:
+  size_t most_ = 0, least_ = std::numeric_limits<size_t>::max();
+  std::array<double, 2> error_{};  // the largest; out of distribution and in it
+};
+
+/// A row's average on one kind of tests beside another's.
+struct Difference {
+  bool id = true;
+  double before = 0, after = 0, noise = 0;
+
+  double points() const { return after - before; }
+  bool known() const { return std::isfinite(points()); }
+  // As it is printed, 0.0 is no difference.
+  bool none() const { return std::abs(points()) < 0.05; }
+  bool is_noise() const { return !none() && std::abs(points()) < noise; }
+  bool up() const { return points() > 0; }
+  std::string size() const { return fmt::format("{:.1f}", std::abs(points())); }
+};
+
+/// In distribution and out of it, as far as there are tests.
+std::vector<Difference> differences(const ReadRow& from, const ReadRow& to, const Noise& noise) {
+  std::vector<Difference> found;
+  for (const bool id : {true, false}) {
+    const Average a = average_of(from, id), b = average_of(to, id);
+    const Difference difference{id, a.mean, b.mean, noise.level(a, b, id)};
+    if (difference.known()) found.push_back(difference);
+  }
+  return found;
+}
+
+// "in distribution", and behind that "out of it".
+std::string where(bool id, bool second) {
+  return id ? "in distribution" : second ? "out of it" : "out of distribution";
+}
+
+// "gained 1.8 points in distribution (94.5 → 96.3 %) and lost 4.4 out of it (71.8 → 67.4 %)".
+std::string changed(const std::vector<Difference>& all) {
+  std::string text;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto& d = all[i];
+    const bool pointed = i > 0 && !all[0].none();  // "points" was said
+    text += i > 0 ? " and " : "";
+    text += d.none() ? "changed nothing"
+                     : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
+    text += fmt::format(" {} ({:.1f} → {:.1f} %{})", where(d.id, i > 0), d.before, d.after,
+                        d.is_noise() ? ", within noise" : "");
+  }
+  return text;
+}
+
+// "96.9 % and 71.2 %"; in full until it was said which is which.
+std::string accuracies(const ReadRow& row, bool in_full) {
+  std::vector<std::string> parts;
+  for (const bool id : {true, false}) {
+    if (const double mean = average_of(row, id).mean; std::isfinite(mean))
+      parts.push_back(
+          fmt::format("{:.1f} %{}", mean, in_full ? " " + where(id, !parts.empty()) : std::string()));
+  }
+  return fmt::format("{}", fmt::join(parts, " and "));
+}
+
+// "0.6 (within noise) and 3.8 points above FT", "0.6 points above FT and level with it".
+std::string beside(const std::vector<Difference>& all, const std::string& name) {
+  const auto mark = [](const Difference& d) { return d.is_noise() ? " (within noise)" : ""; };
+  const auto side = [](const Difference& d) { return d.up() ? "above" : "below"; };
+  const auto alone = [&](const Difference& d, const std::string& whom) {
+    return d.none() ? fmt::format("level with {}", whom)
+                    : fmt::format("{} points {} {}{}", d.size(), side(d), whom, mark(d));
+  };
+  if (all.size() < 2) return all.empty() ? "" : alone(all[0], name);
+  const auto &in = all[0], &out = all[1];
+  if (in.none() && out.none()) return fmt::format("level with {}", name);
+  if (in.none() || out.none()) return fmt::format("{} and {}", alone(in, name), alone(out, "it"));
+  // Behind the number that is meant, or behind both.
+  const bool noise = in.is_noise() && out.is_noise();
+  const auto number = [&](const Difference& d) { return d.size() + (noise ? "" : mark(d)); };
+  const auto numbers =
+      in.up() == out.up()
+          ? fmt::format("{} and {} points {}", number(in), number(out), side(out))
+          : fmt::format("{} points {} and {} {}", number(in), side(in), number(out), side(out));
+  return fmt::format("{} {}{}", numbers, name, noise ? " (both within noise)" : "");
+}
+
+// The best in distribution or out of it; null without such tests.
+const ReadRow* best(const std::vector<ReadRow>& rows, bool id) {
+  const ReadRow* found = nullptr;
+  for (const auto& row : rows) {
+    const double mean = average_of(row, id).mean;
+    if (std::isfinite(mean) && (!found || mean > average_of(*found, id).mean)) found = &row;
+  }
+  return found;
+}
+
+/// A point of WISE's curve, and why that.
+struct Rival {
+  const ReadRow* row = nullptr;
+  std::string which;
+};
+
+// The one to stand beside `ours`: of those that are not worse in distribution the best out of it, so that a
+// curve is not judged by a point that it has better ones beside; without any, the nearest.
+Rival rival(const std::vector<ReadRow>& rows, const ReadRow& ours) {
+  const double home = average_of(ours, true).mean;
+  const auto in = [](const ReadRow& row) { return average_of(row, true).mean; };
+  const auto out = [](const ReadRow& row) { return average_of(row, false).mean; };
+  const bool both = std::isfinite(home) && std::isfinite(out(ours));
+  const ReadRow *above = nullptr, *nearest = nullptr;
+  size_t count = 0;
+  for (const auto& row : rows) {
+    if (row.kind != RowKind::kWise) continue;
+    ++count;
+    if (both && in(row) > home - 0.05 && (!above || out(row) > out(*above))) above = &row;
+    const auto far = [&](const ReadRow& other) {
+      return std::isfinite(home) ? std::abs(in(other)-home) : std::abs(out(other) - out(ours));
+    };
+    if (!nearest || far(row) < far(*nearest)) nearest = &row;
+  }
+  if (count < 2) return {nearest, ""};
+  if (above) return {above, "The best of WISE that is no lower in distribution"};
+  return {nearest, both ? "The nearest of WISE in distribution" : "The nearest of WISE"};
+}
+
+// "Best out of distribution is A with 72.8 % (95.4 % in it); best in it is B with 97.1 %."
+std::string best_sentence(const std::vector<ReadRow>& rows) {
+  const ReadRow *home = best(rows, true), *away = best(rows, false);
+  if (!home && !away) return "";
+  if (!home || !away) {
+    const ReadRow& only = home ? *home : *away;
+    return fmt::format("Best is {} with {:.1f} %.", only.name, average_of(only, home != nullptr).mean);
+  }
+  const double in = average_of(*away, true).mean, out = average_of(*away, false).mean;
+  const double most = average_of(*home, true).mean;
+  if (most - in < 0.05)
+    return fmt::format("Best in both is {} with {:.1f} % and {:.1f} %.", away->name, in, out);
+  return fmt::format(
+      "Best out of distribution is {} with {:.1f} % ({:.1f} % in it); best in it is {} with "
+      "{:.1f} %.",
+      away->name, out, in, home->name, most);
+}
+
+}  // namespace
+
+Average average_of(const ReadRow& row, bool id) {
+  std::vector<size_t> tests;
+  for (size_t i = 0; i < row.scores.size(); ++i) {
+    if (row.scores[i].id == id) tests.push_back(i);
+  }
+  if (tests.empty()) return {};
+  const auto number = static_cast<double>(tests.size());
+  Score average{"", id, {}};  // of each seed
+  for (size_t seed = 0; seed < seeds_of(row); ++seed) {
+    double sum = 0;
+    for (const size_t i : tests) sum += row.scores[i].values[seed];
+    average.values.push_back(sum / number);
+  }
+  if (average.values.size() > 1)
+    return {average.mean(), average.deviation() / std::sqrt(static_cast<double>(average.values.size()))};
+  double variance = 0;
+  for (const size_t i : tests) {
+    const double p = row.scores[i].mean() / 100;
+    if (i < row.pictures.size() && row.pictures[i] > 0)
+      variance += p * (1 - p) / static_cast<double>(row.pictures[i]);
+  }
+  return {average.mean(), 100 * std::sqrt(variance) / number};
+}
+
+const ReadRow* chosen(const std::vector<ReadRow>& rows, RowKind kind) {
+  const ReadRow* found = nullptr;
+  for (const auto& row : rows) {
+    if (row.kind == kind && (!found || row.selection > found->selection)) found = &row;
+  }
+  return found;
+}
+
+std::string reading(const std::vector<ReadRow>& all) {
+  std::vector<ReadRow> rows;
+  for (const auto& row : all) {
+    if (!row.scores.empty()) rows.push_back(row);
+  }
+  if (rows.size() < 2) return "";
+  const Noise noise(rows);
+  std::vector<std::string> sentences;
+
+  const ReadRow* before = chosen(rows, RowKind::kZeroShot);
+  if (!before) before = chosen(rows, RowKind::kPretrained);
+  const ReadRow* ft = chosen(rows, RowKind::kFt);
+  if (before && ft)
+    sentences.push_back(fmt::format("Fine-tuning{} {}.", ft->name == "FT" ? "" : " (" + ft->name + ")",
+                                    changed(differences(*before, *ft, noise))));
+
+  const ReadRow* last = nullptr;  // of ours
+  for (const RowKind kind : {RowKind::kTpgm, RowKind::kTpgmC}) {
+    const ReadRow* ours = chosen(rows, kind);
+    if (!ours) continue;
+    last = ours;
+    auto sentence = fmt::format("{} has {}", ours->name, accuracies(*ours, sentences.empty()));
+    if (ft) sentence += fmt::format(": {}", beside(differences(*ft, *ours, noise), ft->name));
+    sentences.push_back(sentence + ".");
+  }
+  if (last) {
+    const auto [wise, which] = rival(rows, *last);
+    if (wise)
+      sentences.push_back(fmt::format(
+          "{} has {}: {}.", which.empty() ? wise->name : fmt::format("{}, {},", which, wise->name),
+          accuracies(*wise, false), beside(differences(*last, *wise, noise), last->name)));
+  }
+  for (const auto& sentence : {best_sentence(rows), noise.sentence()}) {
+    if (!sentence.empty()) sentences.push_back(sentence);
+  }
+  return fmt::format("{}", fmt::join(sentences, " "));
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,42 @@
+// What a table of results says, in a paragraph: whichever way the numbers came out.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tools/results.h"
+
+namespace tpgm::tools {
+
+/// What a row is to the others.
+enum class RowKind { kZeroShot, kPretrained, kFt, kWise, kTpgm, kTpgmC, kOther };
+
+struct ReadRow {
+  std::string name;
+  RowKind kind = RowKind::kOther;
+  std::vector<Score> scores;      ///< of all rows the same tests
+  std::vector<int64_t> pictures;  ///< of each test
+  /// Accuracy on selection data, by which one of several rows of a kind is chosen; NaN: none, then the first.
+  double selection = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// The accuracy over tests that are (or are not) in-distribution, and how exactly it is known.
+struct Average {
+  double mean = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is no such test
+  double error = 0;  ///< standard error of the mean: over seeds, or of one seed by the number of pictures
+};
+Average average_of(const ReadRow& row, bool id);
+
+/// The row among those of `kind` that is the best on selection data; null without any.
+const ReadRow* chosen(const std::vector<ReadRow>& rows, RowKind kind);
+
+/// In about a hundred words: what fine-tuning changed, in distribution and out of it; how TPGM and TPGM-C, as
+/// chosen on selection data, stand beside it, better or worse; then WISE, by the best point of its curve out
+/// of distribution that is not below ours in it, or else by the nearest; which rows are best; and what is
+/// noise: below two standard errors of a difference. Says nothing of what is not there. One row, or none with
+/// numbers: empty.
+std::string reading(const std::vector<ReadRow>& rows);
+
+}  // namespace tpgm::tools

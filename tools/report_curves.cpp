@@ -1,0 +1,322 @@
+// The ID–OOD plane, and training over epochs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tools/report_parts.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::tools {
+namespace {
+
+constexpr size_t kMostLines = 14;  // that a plot can tell apart
+
+/// Rows that differ in one numeric setting, by its value.
+struct Curve {
+  std::string key;
+  std::vector<const ReportRow*> rows;
+};
+
+double value_of(const ReportRow& row, const std::string& key) {
+  const auto settings = essence(row.run().settings);
+  const auto found = settings.find(key);
+  return found == settings.end() ? std::numeric_limits<double>::quiet_NaN() : to_number(found->second);
+}
+
+// The longest curve among the rows of a method; of equals the one of the method's own setting.
+Curve longest(const std::vector<const ReportRow*>& rows) {
+  Curve best;
+  std::set<std::string> keys;
+  for (const auto* row : rows) {
+    for (const auto& [key, value] : essence(row->run().settings)) {
+      if (std::isfinite(to_number(value))) keys.insert(key);
+    }
+  }
+  std::vector<std::string> order = {"mu", "ratio"};
+  for (const auto& key : keys) order.push_back(key);
+  for (const auto& key : order) {
+    std::map<Settings, std::vector<const ReportRow*>> alike;
+    for (const auto* row : rows) {
+      auto rest = essence(row->run().settings);
+      if (!std::isfinite(value_of(*row, key))) continue;
+      rest.erase(key);
+      alike[rest].push_back(row);
+    }
+    for (const auto& [rest, group] : alike) {
+      if (group.size() > 1 && group.size() > best.rows.size()) best = {key, group};
+    }
+  }
+  std::stable_sort(best.rows.begin(), best.rows.end(), [&](const auto* a, const auto* b) {
+    return value_of(*a, best.key) < value_of(*b, best.key);
+  });
+  return best;
+}
+
+// All curves of all methods; `rest` gets the rows that are in none.
+std::vector<Curve> curves_of(const RunSet& runs, std::vector<const ReportRow*>& rest) {
+  std::vector<std::string> methods;
+  std::map<std::string, std::vector<const ReportRow*>> of_method;
+  for (const auto& row : runs.rows) {
+    if (row.is_anchor()) {
+      rest.push_back(&row);
+      continue;
+    }
+    if (!of_method.contains(row.method())) methods.push_back(row.method());
+    of_method[row.method()].push_back(&row);
+  }
+  std::vector<Curve> curves;
+  for (const auto& method : methods) {
+    auto& left = of_method[method];
+    while (true) {
+      const Curve curve = longest(left);
+      if (curve.rows.empty()) break;
+      std::erase_if(left, [&](const auto* row) {
+        return std::find(curve.rows.begin(), curve.rows.end(), row) != curve.rows.end();
+      });
+      curves.push_back(curve);
+    }
+    rest.insert(rest.end(), left.begin(), left.end());
+  }
+  return curves;
+}
+
+std::string short_name(const Curve& curve) {
+  const auto& row = *curve.rows.front();
+  if (row.kind == RowKind::kWise) return "WISE";
+  if (curve.key == "mu" && (row.kind == RowKind::kTpgm || row.kind == RowKind::kTpgmC)) return "TPGM-C";
+  // "FT lr=0.001": what they have in common.
+  return row.name.substr(0, row.name.find(' '));
+}
+
+bool is_tpgm_of(const Curve& curve, const ReportRow& row) {
+  return curve.key == "mu" && row.kind == RowKind::kTpgm;
+}
+
+std::string point_label(const Curve& curve, const ReportRow& row) {
+  if (is_tpgm_of(curve, row)) return "";  // it has a point of its own
+  const double value = value_of(row, curve.key);
+  if (row.kind == RowKind::kWise && curve.key == "ratio") return fmt::format("{:g}", value);
+  return fmt::format("{}={:g}", curve.key == "mu" ? "μ" : curve.key, value);
+}
+
+/// Where rows lie in the plane.
+class Plane {
+ public:
+  explicit Plane(const RunSet& runs) : rows_(read_rows(runs)), first_(runs.rows.data()) {
+    for (const auto& row : runs.rows) several_seeds_ = several_seeds_ || row.runs.size() > 1;
+  }
+  void add(Series& series, const ReportRow& row, const std::string& label) const {
+    const auto& read = rows_[static_cast<size_t>(&row - first_)];
+    const auto out = average_of(read, false);
+    series.x.push_back(average_of(read, true).mean);
+    series.y.push_back(out.mean);
+    const auto seeds = static_cast<double>(row.runs.size());
+    if (several_seeds_) series.spread.push_back(seeds > 1 ? out.error * std::sqrt(seeds) : 0);
+    series.labels.push_back(label);
+  }
+  bool several_seeds() const { return several_seeds_; }
+
+ private:
+  std::vector<ReadRow> rows_;
+  const ReportRow* first_;
+  bool several_seeds_ = false;
+};
+
+// The fine-tuned model that WISE's curve ends in: the run it started from, or one trained as it was.
+const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
+  const auto& settings = wise.rows.front()->run().settings;
+  const auto start = settings.find("weights");
+  for (const auto& row : runs.rows) {
+    if (row.kind != RowKind::kFt) continue;
+    if (start != settings.end() && !start->second.empty()) {
+      std::error_code ignored;
+      const std::filesystem::path path = start->second;
+      for (const auto& run : row.runs) {
+        if (std::filesystem::equivalent(run.path, is_run(path) ? path : path.parent_path(), ignored))
+          return &row;
+      }
+      continue;
+    }
+    bool same = true;
+    const auto theirs = essence(row.run().settings);
+    for (const auto& [key, value] : essence(settings)) {
+      const auto found = theirs.find(key);
+      same = same && (key == "method" || found == theirs.end() || found->second == value);
+    }
+    if (same) return &row;
+  }
+  return nullptr;
+}
+
+const ReportRow* begin_of(const Curve& wise, const RunSet& runs) {
+  const auto& options = wise.rows.front()->run().options;
+  if (options.head == "fresh") return nullptr;  // WISE leaves a fresh head as it was trained
+  for (const auto& row : runs.rows) {
+    const auto& own = row.run().options;
+    if (row.is_anchor() && own.checkpoint == options.checkpoint && own.head == options.head) return &row;
+  }
+  return nullptr;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+/// A run's summary.csv: no field of it has commas or quotes.
+struct Epochs {
+  std::vector<double> epoch, loss, accuracy;  // accuracy may be NaN
+
+  explicit Epochs(const std::string& text) {
+    std::istringstream lines(text);
+    std::vector<std::string> names;
+    for (std::string line; std::getline(lines, line);) {
+      std::vector<std::string> fields;
+      std::istringstream parts(line);
+      for (std::string field; std::getline(parts, field, ',');) fields.push_back(field);
+      if (names.empty()) {
+        names = fields;
+        continue;
+      }
+      const auto number = [&](const char* name) {
+        const auto at = std::find(names.begin(), names.end(), name);
+        const auto i = static_cast<size_t>(at - names.begin());
+        return i < fields.size() ? to_number(fields[i]) : std::numeric_limits<double>::quiet_NaN();
+      };
+      if (!std::isfinite(number("epoch"))) continue;
+      epoch.push_back(number("epoch"));
+      loss.push_back(number("train_loss"));
+      accuracy.push_back(number("selection_accuracy"));
+    }
+  }
+};
+
+void add_finite(std::vector<Series>& all, const std::string& name, const std::vector<double>& x,
+                const std::vector<double>& y) {
+  Series series{name, {}, {}};
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(y[i])) continue;
+    series.x.push_back(x[i]);
+    series.y.push_back(y[i]);
+  }
+  if (!series.x.empty()) all.push_back(std::move(series));
+}
+
+}  // namespace
+
+Section plane_section(const RunSet& runs) {
+  Section section{"In distribution and out of it", {}};
+  const auto& scores = runs.rows.front().scores;
+  for (const bool id : {true, false}) {
+    if (std::none_of(scores.begin(), scores.end(), [&](const Score& score) { return score.id == id; })) {
+      section.blocks.emplace_back(Paragraph{fmt::format("No test counts as {}, so there is no plane to draw.",
+                                                        id ? "in-distribution" : "out-of-distribution")});
+      return section;
+    }
+  }
+  std::vector<const ReportRow*> rest;
+  const auto curves = curves_of(runs, rest);
+  // Where a curve of TPGM-C begins stands TPGM, a method of its own.
+  for (const auto& curve : curves) {
+    for (const auto* row : curve.rows) {
+      if (is_tpgm_of(curve, *row)) rest.push_back(row);
+    }
+  }
+  // Before the others what curves begin and end in: first come the marks that are seen best.
+  std::stable_partition(rest.begin(), rest.end(),
+                        [](const auto* row) { return row->kind != RowKind::kOther; });
+  const Plane plane(runs);
+  Plot plot{.title = "Accuracy in distribution and out of it",
+            .x_label = "ID accuracy (%)",
+            .y_label = "OOD average (%)",
+            .height = 400,
+            .series = {}};
+  std::vector<std::string> ways;
+  for (const auto& curve : curves) {
+    const std::string name = short_name(curve);
+    Series series{name, {}, {}};
+    const bool wise = curve.rows.front()->kind == RowKind::kWise && curve.key == "ratio";
+    const ReportRow *begin = wise ? begin_of(curve, runs) : nullptr,
+                    *end = wise ? end_of(curve, runs) : nullptr;
+    if (begin) plane.add(series, *begin, "");
+    for (const auto* row : curve.rows) plane.add(series, *row, point_label(curve, *row));
+    if (end) plane.add(series, *end, "");
+    plot.series.push_back(std::move(series));
+    ways.push_back(fmt::format("{} along {} from {:g} to {:g}", name, curve.key == "mu" ? "μ" : curve.key,
+                               value_of(*curve.rows.front(), curve.key),
+                               value_of(*curve.rows.back(), curve.key)));
+    if (is_tpgm_of(curve, *curve.rows.front())) ways.back() += ", beginning with TPGM";
+    if (begin || end)
+      ways.back() +=
+          fmt::format(", through {}", begin && end ? fmt::format("{} and {}", begin->name, end->name)
+                                      : begin      ? begin->name
+                                                   : end->name);
+  }
+  for (const auto* row : rest) {
+    Series series{row->name, {}, {}};
+    series.line = false;
+    plane.add(series, *row, row->name);
+    plot.series.push_back(std::move(series));
+  }
+  std::string caption = "Up and to the right is better.";
+  if (!ways.empty()) caption += fmt::format(" Lines join runs of one method: {}.", fmt::join(ways, "; "));
+  if (plane.several_seeds()) caption += " Bars are the standard deviation of the OOD average over seeds.";
+  section.blocks.emplace_back(to_figure("plane", caption, plot));
+  return section;
+}
+
+Section training_section(const RunSet& runs) {
+  Section section{"Training", {}};
+  // Runs that were trained alike (WISE does nothing before the end) are one line.
+  std::vector<std::pair<std::string, std::vector<std::string>>> trained;
+  for (const auto& row : runs.rows) {
+    const auto text = read_file(row.run().path / "summary.csv");
+    if (Epochs(text).epoch.empty()) continue;
+    const auto same =
+        std::find_if(trained.begin(), trained.end(), [&](const auto& each) { return each.first == text; });
+    if (same == trained.end()) {
+      trained.push_back({text, {row.name}});
+    } else {
+      same->second.push_back(row.name);
+    }
+  }
+  if (trained.empty()) {
+    section.blocks.emplace_back(Paragraph{"None of the runs trained for an epoch, so there are no curves."});
+    return section;
+  }
+  Plot loss{.title = "Training loss", .x_label = "epoch", .y_label = "loss", .series = {}};
+  Plot accuracy{
+      .title = "Accuracy on selection data", .x_label = "epoch", .y_label = "accuracy (%)", .series = {}};
+  for (size_t i = 0; i < std::min(trained.size(), kMostLines); ++i) {
+    const Epochs epochs(trained[i].first);
+    const std::string name = fmt::format("{}", fmt::join(trained[i].second, ", "));
+    add_finite(loss.series, name, epochs.epoch, epochs.loss);
+    add_finite(accuracy.series, name, epochs.epoch, epochs.accuracy);
+  }
+  std::string note = " The first seed of each.";
+  if (trained.size() > kMostLines)
+    note += fmt::format(" Of {} runs that were trained, the first {}.", trained.size(), kMostLines);
+  if (!loss.series.empty())
+    section.blocks.emplace_back(
+        to_figure("training-loss", "Mean over the batches of an epoch, penalties left out." + note, loss));
+  if (!accuracy.series.empty()) {
+    section.blocks.emplace_back(to_figure(
+        "selection-accuracy",
+        "After each epoch, before what a method does at the end. The best epoch is what is kept." + note,
+        accuracy));
+  } else {
+    section.blocks.emplace_back(Paragraph{"There were no selection data to score epochs on."});
+  }
+  return section;
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,243 @@
+// Pictures that the methods do not agree on.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tools/report_parts.h"
+#include "tools/text.h"
+#include "tpgm/data/encode.h"
+#include "tpgm/data/picture.h"
+#include "tpgm/data/resize.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostPictures = 16, kMostAnswers = 5;
+constexpr int64_t kLargest = 96;          // pixels of a side
+constexpr size_t kMostBytes = 32 * 1024;  // of a file that is shown as it is
+
+/// What each of the rows takes each picture of each test for.
+struct Player {
+  const ReportRow* row;
+  StateDict predictions;
+
+  // −1: not known.
+  int64_t says(const TestSet& test, size_t i) const {
+    const auto* found = predictions.find(test.name);
+    return found ? found->const_data_ptr<int32_t>()[i] : -1;
+  }
+};
+
+std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& tests) {
+  std::vector<Player> players;
+  for (const auto* row : main_rows(runs)) {
+    const fs::path file = row->run().path / "predictions.safetensors";
+    if (!fs::exists(file)) continue;
+    Player player{row, SafetensorsFile(file).tensors()};
+    const bool same = std::all_of(tests.begin(), tests.end(), [&](const TestSet& test) {
+      const auto* found = player.predictions.find(test.name);
+      return found && found->scalar_type() == at::kInt && found->dim() == 1 &&
+             found->size(0) == test.subset.size();
+    });
+    if (same) players.push_back(std::move(player));
+  }
+  // The main characters, then others as far as there is room.
+  std::stable_partition(players.begin(), players.end(),
+                        [](const Player& player) { return player.row->kind != RowKind::kOther; });
+  if (players.size() > kMostAnswers)
+    players.erase(players.begin() + static_cast<std::ptrdiff_t>(kMostAnswers), players.end());
+  std::stable_sort(players.begin(), players.end(),
+                   [](const Player& a, const Player& b) { return a.row < b.row; });  // as in the table
+  return players;
+}
+
+// By whom the pictures are chosen: the model before, fine-tuned, and ours; or else whoever is there.
+std::vector<const Player*> judges_of(const std::vector<Player>& players) {
+  std::vector<const Player*> judges;
+  const auto add = [&](std::initializer_list<RowKind> kinds) {
+    for (const RowKind kind : kinds) {
+      for (const auto& player : players) {
+        if (player.row->kind == kind && std::find(judges.begin(), judges.end(), &player) == judges.end()) {
+          judges.push_back(&player);
+          return;
+        }
+      }
+    }
+  };
+  add({RowKind::kZeroShot, RowKind::kPretrained});
+  add({RowKind::kFt});
+  add({RowKind::kTpgmC, RowKind::kTpgm, RowKind::kWise});
+  for (size_t i = 0; judges.size() < 2 && i < players.size(); ++i) {
+    if (std::find(judges.begin(), judges.end(), &players[i]) == judges.end()) judges.push_back(&players[i]);
+  }
+  return judges;
+}
+
+// PNG bytes to show; nothing if it cannot be read any more.
+std::string thumbnail(const Samples& samples, int64_t index) {
+  try {
+    const std::string bytes = samples.read(index);
+    tpgm::Picture picture{std::string_view(bytes)};
+    const int64_t width = picture.width(), height = picture.height(), side = std::max(width, height);
+    if (side <= kLargest && bytes.size() <= kMostBytes && bytes.starts_with("\x89PNG")) return bytes;
+    const auto scaled = [&](int64_t size) {
+      return side <= kLargest ? size : std::max<int64_t>(1, (size * kLargest + side / 2) / side);
+    };
+    const Image image = picture.decode();
+    return encode_png(
+        side <= kLargest ? image : resize(image, scaled(width), scaled(height), Interpolation::kBicubic));
+  } catch (const Malformed&) {
+    return "";
+  }
+}
+
+/// Pictures about which the judges are right and wrong in one way, test by test.
+struct Kind {
+  std::vector<bool> right;                    // of each judge
+  std::vector<std::vector<size_t>> pictures;  // of each test, by their places in it
+  size_t count = 0;
+};
+
+// How many there are of each.
+Table table_of(const std::vector<Kind>& kinds, const std::vector<const Player*>& judges, int64_t all) {
+  Table table{.caption = fmt::format("Of {} test pictures, those on which they disagree", grouped(all)),
+              .columns = {},
+              .rows = {}};
+  for (const auto* judge : judges) table.columns.push_back(judge->row->name);
+  table.columns.emplace_back("pictures");
+  for (const auto& kind : kinds) {
+    auto& row = table.rows.emplace_back();
+    for (const bool right : kind.right) row.emplace_back(right ? "✓" : "✗");
+    row.push_back(grouped(static_cast<int64_t>(kind.count)));
+  }
+  return table;
+}
+
+// All ways not to agree, those first in which the first and the last are right and the middle is wrong.
+std::vector<Kind> kinds_of(const std::vector<const Player*>& judges, const std::vector<TestSet>& tests) {
+  const size_t ways = size_t{1} << judges.size();
+  std::vector<Kind> kinds;
+  for (size_t way = 1; way + 1 < ways; ++way) {
+    Kind kind{{}, std::vector<std::vector<size_t>>(tests.size()), 0};
+    for (size_t j = 0; j < judges.size(); ++j) kind.right.push_back((way >> j & 1) != 0);
+    kinds.push_back(kind);
+  }
+  std::stable_partition(kinds.begin(), kinds.end(), [](const Kind& kind) {
+    return kind.right.size() == 3 && kind.right.front() == kind.right.back();
+  });
+  std::stable_partition(kinds.begin(), kinds.end(), [](const Kind& kind) {
+    return kind.right.size() == 3 && kind.right == std::vector<bool>{true, false, true};
+  });
+  for (size_t t = 0; t < tests.size(); ++t) {
+    const auto& subset = tests[t].subset;
+    for (size_t i = 0; i < subset.indices.size(); ++i) {
+      const int64_t label = subset.samples->label(subset.indices[i]);
+      std::vector<bool> right;
+      bool known = label >= 0;
+      for (const auto* judge : judges) {
+        known = known && judge->says(tests[t], i) >= 0;
+        right.push_back(judge->says(tests[t], i) == label);
+      }
+      if (!known) continue;
+      for (auto& kind : kinds) {
+        if (kind.right != right) continue;
+        kind.pictures[t].push_back(i);
+        ++kind.count;
+      }
+    }
+  }
+  return kinds;
+}
+
+struct Choice {
+  size_t kind, test, place;
+};
+
+// In turn from every kind, and within it from every test; the middle one of what is left.
+std::vector<Choice> choose(std::vector<Kind> kinds, size_t tests) {
+  std::vector<Choice> choices;
+  std::vector<size_t> turn(kinds.size());
+  for (bool any = true; any && choices.size() < kMostPictures;) {
+    any = false;
+    for (size_t k = 0; k < kinds.size() && choices.size() < kMostPictures; ++k) {
+      for (size_t tries = 0; tries < tests; ++tries) {
+        const size_t test = turn[k]++ % tests;
+        auto& left = kinds[k].pictures[test];
+        if (left.empty()) continue;
+        const auto middle = left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2);
+        choices.push_back({k, test, *middle});
+        left.erase(middle);
+        any = true;
+        break;
+      }
+    }
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const Choice& a, const Choice& b) { return a.kind < b.kind; });
+  return choices;
+}
+
+}  // namespace
+
+Section picture_section(const RunSet& runs, Origins& origins) {
+  Section section{"Pictures on which the methods disagree", {}};
+  const auto say = [&](const std::string& text) {
+    section.blocks.emplace_back(Paragraph{text});
+    return section;
+  };
+  const auto& origin = origins.of(runs.rows.front().run());
+  if (origin.tests.empty())
+    return say(fmt::format("The test pictures cannot be opened any more: {}.", origin.trouble));
+  auto tests = origin.tests;  // what is out of distribution is looked at first
+  std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return !test.id; });
+  const auto players = players_of(runs, tests);
+  const auto judges = judges_of(players);
+  if (judges.size() < 2)
+    return say(
+        "Fewer than two of the methods left predictions for these pictures (predictions.safetensors in their "
+        "run "
+        "folders, which older runs did not write).");
+
+  const auto kinds = kinds_of(judges, tests);
+  int64_t all = 0;
+  for (const auto& test : tests) all += test.subset.size();
+  section.blocks.emplace_back(table_of(kinds, judges, all));
+  Gallery gallery;
+  const auto name = [&](int64_t label) {
+    if (label < 0 || label >= static_cast<int64_t>(origin.classes.size()))
+      return fmt::format("class {}", label);
+    auto text = printable(origin.classes[static_cast<size_t>(label)]);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+  };
+  for (const auto& choice : choose(kinds, tests.size())) {
+    const auto& test = tests[choice.test];
+    const int64_t index = test.subset.indices[choice.place];
+    const std::string png = thumbnail(*test.subset.samples, index);
+    if (png.empty()) continue;
+    const int64_t label = test.subset.samples->label(index);
+    auto& picture = gallery.pictures.emplace_back();
+    picture.png = png;
+    picture.alt = fmt::format("{} ({})", name(label), printable(test.name));
+    for (const auto& player : players) {
+      const int64_t says = player.says(test, choice.place);
+      picture.answers.push_back({player.row->name, says < 0 ? "–" : name(says), says == label});
+    }
+  }
+  if (gallery.pictures.empty()) return section;
+  say("Some of every kind, from every test in turn, out of distribution first, and each time the middle one "
+      "of "
+      "those that are left: nobody picked them. The first seed of each method.");
+  section.blocks.emplace_back(std::move(gallery));
+  return section;
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,357 @@
+// From folders to rows.
+#include "tools/run_set.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "tools/command.h"
+#include "tpgm/core/names.h"
+#include "tpgm/io/untrusted.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = RunFolder::Json;
+
+constexpr int kDeepest = 8;  // of runs that started from runs
+
+std::string shown(const fs::path& path) { return printable(path.string(), kMaxPath); }
+
+// Runs below a folder, in the order of their names; a run holds none.
+void find_runs(const fs::path& folder, std::vector<fs::path>& found) {
+  if (is_run(folder)) {
+    found.push_back(folder);
+    return;
+  }
+  std::vector<fs::path> below;
+  std::error_code error;
+  for (auto entry = fs::directory_iterator(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) below.push_back(entry->path());
+  }
+  TORCH_CHECK(!error, "[report] cannot read '", shown(folder), "': ", error.message());
+  std::sort(below.begin(), below.end(),
+            [](const auto& a, const auto& b) { return natural_less(a.string(), b.string()); });
+  for (const auto& each : below) find_runs(each, found);
+}
+
+std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
+  std::vector<fs::path> all;
+  std::set<fs::path> seen;
+  for (const auto& path : paths) {
+    std::error_code error;
+    TORCH_CHECK(fs::exists(path, error), "[report] there is no '", shown(path), "'");
+    TORCH_CHECK(fs::is_directory(path, error), "[report] '", shown(path),
+                "' is a file; give the folder of a run, or one with runs in it");
+    std::vector<fs::path> found;
+    find_runs(path, found);
+    TORCH_CHECK(!found.empty(), "[report] '", shown(path),
+                "' is no run and has none below it: no folder there has a recipe.toml");
+    for (const auto& run : found) {
+      if (seen.insert(fs::weakly_canonical(run)).second) all.push_back(run);
+    }
+  }
+  return all;
+}
+
+Settings essence_of(const Settings& settings, int depth) {
+  Settings result;
+  for (const auto& [key, value] : settings) {
+    if (is_circumstance(key)) continue;
+    if (key == "weights" && !value.empty() && depth < kDeepest) {
+      const fs::path start = is_run(value) ? fs::path(value) : fs::path(value).parent_path();
+      if (is_run(start)) {
+        for (const auto& [own, of_start] : essence_of(load_recipe(start / "recipe.toml").settings, depth + 1))
+          result["weights." + own] = of_start;
+        continue;
+      }
+    }
+    result[key] = value;
+  }
+  return result;
+}
+
+RowKind kind_of(const TrainOptions& options) {
+  if (options.method == "ft" && options.epochs == 0 && options.weights.empty())
+    return options.head == "fresh" || options.head == "checkpoint" ? RowKind::kPretrained
+                                                                   : RowKind::kZeroShot;
+  if (options.method == "ft") return RowKind::kFt;
+  if (options.method == "wise") return RowKind::kWise;
+  if (options.method == "tpgm") return method_number(options, "mu") > 0 ? RowKind::kTpgmC : RowKind::kTpgm;
+  return RowKind::kOther;
+}
+
+std::string name_of(const ReportRow& row) {
+  static const std::map<std::string, std::string> kNames{
+      {"lp", "LP"},         {"pf", "PF"},   {"l2-sp", "L2-SP"}, {"mars-sp", "MARS-SP"},
+      {"bitfit", "BitFit"}, {"ftp", "FTP"}, {"lp-ft", "LP-FT"}, {"spd", "SPD"}};
+  const auto& options = row.run().options;
+  switch (row.kind) {
+    case RowKind::kZeroShot:
+      return "Zero-shot";
+    case RowKind::kPretrained:
+      return "Pre-trained";
+    case RowKind::kFt:
+      return "FT";
+    case RowKind::kWise:
+      return fmt::format("WISE {:g}", method_number(options, "ratio"));
+    case RowKind::kTpgm:
+      return "TPGM";
+    case RowKind::kTpgmC:
+      return fmt::format("TPGM-C μ={:g}", method_number(options, "mu"));
+    case RowKind::kOther:
+      break;
+  }
+  const auto found = kNames.find(options.method);
+  return found == kNames.end() ? printable(options.method) : found->second;
+}
+
+// Where a row stands, and rows of one method among each other.
+std::tuple<int, double> rank(const ReportRow& row) {
+  static const std::map<std::string, int> kMethods{{"lp", 2},   {"ft", 3},  {"l2-sp", 4},  {"lp-ft", 5},
+                                                   {"wise", 6}, {"pf", 7},  {"bitfit", 8}, {"mars-sp", 9},
+                                                   {"ftp", 11}, {"spd", 12}};
+  if (row.kind == RowKind::kZeroShot) return {0, 0};
+  if (row.kind == RowKind::kPretrained) return {1, 0};
+  const auto& options = row.run().options;
+  if (row.kind == RowKind::kWise) return {6, method_number(options, "ratio")};
+  if (row.kind == RowKind::kTpgm) return {13, 0};
+  if (row.kind == RowKind::kTpgmC) return {14, method_number(options, "mu")};
+  const auto found = kMethods.find(options.method);
+  return {found == kMethods.end() ? 10 : found->second, 0};
+}
+
+std::string setting_text(const std::string& key, const std::string& value) {
+  const size_t part = key.rfind('.');
+  const bool path = is_path(part == std::string::npos ? key : key.substr(part + 1), value);
+  return printable(fmt::format("{}={}", key, path ? fs::path(value).filename().string() : value));
+}
+
+// Rows that would be called alike get the settings that tell them apart: the fewest, those of methods first.
+void tell_apart(const std::vector<ReportRow*>& rows) {
+  std::vector<Settings> all;
+  for (const auto* row : rows) all.push_back(essence(row->run().settings));
+  std::map<std::string, size_t> values;  // how many different ones a key has
+  for (const auto& settings : all) {
+    for (const auto& [key, value] : settings) values[key] = 0;
+  }
+  const auto text = [&](size_t row, const std::string& key) {
+    const auto found = all[row].find(key);
+    return found == all[row].end() ? std::string() : setting_text(key, found->second);
+  };
+  for (auto& [key, count] : values) {
+    std::set<std::string> different;
+    for (size_t i = 0; i < all.size(); ++i) different.insert(text(i, key));
+    count = different.size();
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, count] : values) {
+    if (count > 1) keys.push_back(key);
+  }
+  const auto& own = rows.front()->run().options.method_options;
+  const auto is_own = [&](std::string key) {
+    std::replace(key.begin(), key.end(), '-', '_');
+    return own.contains(key);
+  };
+  std::stable_sort(keys.begin(), keys.end(), [&](const auto& a, const auto& b) {
+    return std::tuple(!is_own(a), a.starts_with("weights."), a != "lr", values[b]) <
+           std::tuple(!is_own(b), b.starts_with("weights."), b != "lr", values[a]);
+  });
+  std::vector<std::string> names(rows.size());
+  size_t different = 1;
+  for (const auto& key : keys) {
+    auto longer = names;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (const auto more = text(i, key); !more.empty()) longer[i] += fmt::format(" {}", more);
+    }
+    const size_t now = std::set<std::string>(longer.begin(), longer.end()).size();
+    if (now == different) continue;
+    names = longer;
+    different = now;
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i]->name += names[i];
+    // Values may be alike as they are shown.
+    if (std::count(names.begin(), names.end(), names[i]) > 1)
+      rows[i]->name += fmt::format(" ({})", shown(rows[i]->run().path.filename()));
+  }
+}
+
+FinishedRun load_run(const fs::path& path, const Json& result) {
+  FinishedRun run{path, load_recipe(path / "recipe.toml").settings, {}, result};
+  run.options = make_options(run.settings);
+  try {
+    for (const auto& test : result.at("tests")) {
+      test.at("name").get<std::string>();
+      test.at("id").get<bool>();
+      test.at("pictures").get<int64_t>();
+      TORCH_CHECK(test.at("top1").is_number(), "[report] '", shown(path),
+                  "': no picture of a test could be read");
+    }
+  } catch (const Json::exception&) {
+    TORCH_CHECK(false, "[report] '", shown(path / "result.json"), "' is damaged: it has no tests");
+  }
+  return run;
+}
+
+std::string test_text(const Json& test) {
+  return fmt::format("{} ({}, {} pictures)", printable(test.at("name").get<std::string>()),
+                     test.at("id").get<bool>() ? "ID" : "OOD", test.at("pictures").get<int64_t>());
+}
+
+// The tests in the first run's order; they must be the same.
+void order_tests(FinishedRun& run, const FinishedRun& first) {
+  const auto& wanted = first.result.at("tests");
+  auto& tests = run.result.at("tests");
+  Json ordered = Json::array();
+  for (const auto& test : wanted) {
+    for (const auto& each : tests) {
+      const bool same = test.at("name") == each.at("name") && test.at("id") == each.at("id") &&
+                        test.at("pictures") == each.at("pictures") &&
+                        test.value("scored_classes", 0) == each.value("scored_classes", 0);
+      if (same) ordered.push_back(each);
+    }
+  }
+  if (ordered.size() == wanted.size() && tests.size() == wanted.size()) {
+    tests = std::move(ordered);
+    return;
+  }
+  std::vector<std::string> theirs, ours;
+  for (const auto& test : wanted) theirs.push_back(test_text(test));
+  for (const auto& test : tests) ours.push_back(test_text(test));
+  TORCH_CHECK(false, "[report] '", shown(first.path), "' and '", shown(run.path),
+              "' were tested on different data, or over different classes: ",
+              fmt::format("{}", fmt::join(theirs, ", ")), "; and ", fmt::format("{}", fmt::join(ours, ", ")),
+              ". Report on them apart");
+}
+
+// A run that others began from, such as a pre-training, is no row beside them.
+void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>& notes) {
+  std::set<fs::path> anchors;
+  for (const auto& run : runs) {
+    const fs::path anchor = run.options.checkpoint;
+    if (!anchor.empty()) anchors.insert(fs::weakly_canonical(is_run(anchor) ? anchor : anchor.parent_path()));
+  }
+  const auto is_anchor = [&](const FinishedRun& run) {
+    return anchors.contains(fs::weakly_canonical(run.path));
+  };
+  for (const auto& run : runs) {
+    if (is_anchor(run))
+      notes.push_back(fmt::format("'{}' is no row: it is what others began from", shown(run.path)));
+  }
+  std::erase_if(runs, is_anchor);
+}
+
+double selection_of(const ReportRow& row) {
+  double sum = 0;
+  for (const auto& run : row.runs) {
+    const auto found = run.result.find("selection");
+    sum += found != run.result.end() && found->is_number() ? found->get<double>()
+                                                           : std::numeric_limits<double>::quiet_NaN();
+  }
+  return sum / static_cast<double>(row.runs.size());
+}
+
+}  // namespace
+
+double to_number(const std::string& text) {
+  std::istringstream stream(text);
+  double value = 0;
+  return stream >> value && stream.eof() ? value : std::numeric_limits<double>::quiet_NaN();
+}
+
+double method_number(const TrainOptions& options, const std::string& key) {
+  const auto found = options.method_options.find(key);
+  return found == options.method_options.end() ? 0 : to_number(found->second);
+}
+
+bool is_circumstance(const std::string& key) {
+  static const std::set<std::string> kKeys{"seed",
+                                           "output",
+                                           "device",
+                                           "workers",
+                                           "cache",
+                                           "log-every",
+                                           "cuda-graph",
+                                           "max-pixels",
+                                           "on-nan",
+                                           "checkpoint-every",
+                                           "on-bad-image",
+                                           "deterministic",
+                                           "validation-batch-size"};
+  return kKeys.contains(key);
+}
+
+Settings essence(const Settings& settings) { return essence_of(settings, 0); }
+
+RunSet load_runs(const std::vector<fs::path>& paths) {
+  RunSet set;
+  std::vector<FinishedRun> runs;
+  for (const auto& path : all_runs(paths)) {
+    if (const auto result = load_result(path)) {
+      runs.push_back(load_run(path, *result));
+    } else {
+      set.unfinished.push_back(path);
+    }
+  }
+  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train --resume ",
+              shown(set.unfinished.front()));
+
+  leave_out_anchors(runs, set.notes);
+  std::map<Settings, size_t> places;
+  for (auto& run : runs) {
+    order_tests(run, runs.front());
+    const auto [at, fresh] = places.emplace(essence(run.settings), set.rows.size());
+    if (fresh) set.rows.emplace_back();
+    auto& row = set.rows[at->second];
+    const auto same = std::find_if(row.runs.begin(), row.runs.end(),
+                                   [&](const auto& other) { return other.options.seed == run.options.seed; });
+    if (same != row.runs.end()) {
+      set.notes.push_back(fmt::format("'{}' is left out: '{}' is the same run, with the same seed",
+                                      shown(run.path), shown(same->path)));
+      continue;
+    }
+    row.runs.push_back(run);
+  }
+  std::map<std::string, std::vector<ReportRow*>> named;
+  for (auto& row : set.rows) {
+    row.kind = kind_of(row.run().options);
+    row.name = name_of(row);
+    std::vector<Json> results;
+    for (const auto& run : row.runs) results.push_back(run.result);
+    row.scores = scores_of(results);
+  }
+  std::stable_sort(set.rows.begin(), set.rows.end(),
+                   [](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  for (auto& row : set.rows) named[row.name].push_back(&row);
+  for (const auto& [name, rows] : named) {
+    if (rows.size() > 1) tell_apart(rows);
+  }
+  const auto rows = read_rows(set);
+  if (const auto* ft = chosen(rows, RowKind::kFt)) set.reference = static_cast<size_t>(ft - rows.data());
+  return set;
+}
+
+std::vector<ReadRow> read_rows(const RunSet& runs) {
+  std::vector<ReadRow> rows;
+  for (const auto& row : runs.rows) {
+    rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row)});
+    for (const auto& test : row.run().result.at("tests")) rows.back().pictures.push_back(test.at("pictures"));
+  }
+  return rows;
+}
+
+std::string reading(const RunSet& runs) { return reading(read_rows(runs)); }
+
+}  // namespace tpgm::tools
