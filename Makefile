@@ -22,6 +22,7 @@ test: build  ## every test (those for a GPU are skipped without one), and the di
 
 demo: build/build.ninja  ## the methods side by side on the built-in data: a table and build/demo/report.html
 	cmake --build --preset release -j $(JOBS) --target tpgm_command
+	@rm -rf build/demo
 	@build/bin/tpgm demo -o build/demo
 
 bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside rivals
@@ -45,6 +46,7 @@ check-clang-format:
 docs: build  ## docs/cli.md from --help, and the pictures of README and docs
 	scripts/generate_cli_docs build/bin/tpgm > docs/cli.md
 	build/bin/tpgm theory --plot docs/theory.svg > /dev/null
+	rm -rf build/demo
 	build/bin/tpgm demo -o build/demo > /dev/null
 	cp build/demo/report/plane.svg docs/plane.svg
 

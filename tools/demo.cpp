@@ -64,6 +64,8 @@ int demo(const Arguments& args) {
   }
   const bool fine = plan.run(sizes);
 
+  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; what they said is in ",
+              options.output.string(), "/demo/*.log");
   const auto runs = load_runs(plan.best_runs());
   const auto files = write_report(runs, options.output / "report.html", "TPGM on letters");
   std::vector<ResultRow> rows;

@@ -13,6 +13,7 @@
 
 #include "tools/command.h"
 #include "tpgm/core/names.h"
+#include "tpgm/train/options.h"
 
 namespace {
 
@@ -59,7 +60,9 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
     for (const auto* sub : at->get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(sub->get_name());
     if (names.empty()) return "";
-    const auto nearest = tpgm::nearest(argv[i], names);
+    const std::string word = argv[i];
+    const bool training = at == &app && (word == "finetune" || word == "fine-tune" || word == "tune");
+    const auto nearest = training ? std::string("train") : tpgm::nearest(word, names);
     if (nearest != argv[i]) {
       return fmt::format("tpgm: no command '{}'; did you mean '{}'? {} --help lists them\n",
                          fmt::join(argv + 1, argv + i + 1, " "), nearest, command);
@@ -70,44 +73,18 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
-// What other trainers call options of ours, where the letters do not show it.
-constexpr std::pair<std::string_view, std::string_view> kOthersWords[] = {
-    {"learning-rate", "lr"},
-    {"learning_rate", "lr"},
-    {"pretrained", "checkpoint"},
-    {"model-name-or-path", "checkpoint"},
-    {"model_name_or_path", "checkpoint"},
-    {"output-dir", "output"},
-    {"output_dir", "output"},
-    {"num-workers", "workers"},
-    {"num_workers", "workers"},
-    {"optimizer", "opt"},
-    {"scheduler", "sched"},
-    {"wd", "weight-decay"},
-    {"dataset", "data-dir"},
-    {"data", "data-dir"},
-    {"gpu", "device"},
-    {"bf16", "amp"},
-    {"fp16", "amp"},
-    {"label-smoothing", "smoothing"},
-};
-
 // What is wrong with the command line; of an option that there is not, with the nearest.
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
   std::vector<std::string> names;
   for (const auto* option : command.get_options()) {
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    for (const auto& name : option->get_lnames()) names.push_back(name);
   }
   for (const auto& word : command.remaining()) {
     if (!word.starts_with("--")) continue;
     const auto flag = word.substr(0, word.find('='));
-    std::string meant = tpgm::nearest(flag, names);
-    for (const auto& [theirs, ours] : kOthersWords) {
-      if (flag.substr(2) == theirs && command.get_option_no_throw("--" + std::string(ours)) != nullptr)
-        meant = "--" + std::string(ours);
-    }
-    return fmt::format("no option '{}'; did you mean '{}'?", flag, meant);
+    const std::string meant = tpgm::nearest_option(flag.substr(2), names);
+    return fmt::format("no option '{}'; did you mean '--{}'?", flag, meant);
   }
   return error.what();
 }
@@ -130,8 +107,12 @@ int main(int argc, char** argv) {
   }
   const bool asks = argc > 1 && std::string(argv[1]) == "help";
   if (argc == 1 || (asks && argc == 2)) {
+    if (!asks) {
+      tpgm::tools::say(app.help());
+      return 2;
+    }
     fmt::print("{}", app.help());
-    return asks ? 0 : 2;
+    return 0;
   }
   if (asks) {  // "help train" is "train --help"
     std::rotate(argv + 1, argv + 2, argv + argc);

@@ -1,4 +1,6 @@
 // `tpgm pretrain`: contrastive image–text training, by the trainer of `tpgm train`.
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "tools/command.h"
@@ -8,6 +10,8 @@
 
 namespace tpgm::tools {
 namespace {
+
+constexpr const char* kRate = "0.001";  // what is drawn from a seed has further to go than what is fine-tuned
 
 // Of fine-tuning, or of losses that a picture with one text has no use for.
 std::vector<std::string> not_asked() {
@@ -33,6 +37,7 @@ Run configure_pretrain(CLI::App& app) {
                "Print the effective recipe, the sizes of splits, steps and memory; train nothing");
   app.add_flag("--json", args->json, "The result for a program to read");
   args->flags.add_all(app, not_asked());
+  app.get_option("--lr")->default_str(kRate);
   return [args] {
     if (!args->resume.empty()) {
       if (!args->config.empty() || args->dry_run) throw UsageError("--resume takes no --config or --dry-run");
@@ -43,8 +48,14 @@ Run configure_pretrain(CLI::App& app) {
     override_with(recipe, args->flags.given());
     if (!recipe.sweep.empty() || !recipe.seeds.empty() || !recipe.take.empty())
       throw UsageError("the recipe has a sweep, seeds or a take: run it with tpgm train");
-    // Nothing is held out to learn radii from: there are none.
-    recipe.settings.merge(Settings{{"head", "text"}, {"radius-fraction", "0"}});
+    for (const auto& key : not_asked()) {
+      if (recipe.settings.contains(key))
+        throw UsageError(
+            fmt::format("the recipe has '{}', which is for fine-tuning: run it with tpgm train", key));
+    }
+    recipe.settings["head"] = "text";
+    recipe.settings["radius-fraction"] = "0";  // there are no radii
+    recipe.settings.emplace("lr", kRate);
     const auto options = make_options(recipe.settings);
     if (!args->dry_run) return train_one(options, /*resume=*/false, args->json);
     print_plan(options);

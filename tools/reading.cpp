@@ -34,8 +34,10 @@ class Noise {
   }
   std::string sentence() const {
     if (most_ > 1)
-      return fmt::format("Noise is below two standard errors, from the spread over {} seeds{}.", most_,
-                         least_ == 1 ? " (of rows with one, from the number of pictures)" : "");
+      return fmt::format(
+          "Noise is below two standard errors, from the spread over {} seeds{}; other test pictures would "
+          "add to it.",
+          most_, least_ == 1 ? " (of rows with one, from the number of pictures)" : "");
     std::vector<std::string> levels;
     if (error_[true] > 0) levels.push_back(fmt::format("{:.1f} points in", level({}, {}, true)));
     if (error_[false] > 0)
@@ -123,10 +125,10 @@ std::string beside(const std::vector<Difference>& all, const std::string& name) 
   // Behind the number that is meant, or behind both.
   const bool noise = in.is_noise() && out.is_noise();
   const auto number = [&](const Difference& d) { return d.size() + (noise ? "" : mark(d)); };
-  const auto numbers =
-      in.up() == out.up()
-          ? fmt::format("{} and {} points {}", number(in), number(out), side(out))
-          : fmt::format("{} points {} and {} {}", number(in), side(in), number(out), side(out));
+  const auto numbers = in.up() == out.up()
+                           ? fmt::format("{} and {} points {}", number(in), number(out), side(out))
+                           : fmt::format("{} points {}{} and {} {}", in.size(), side(in),
+                                         noise ? "" : mark(in), number(out), side(out));
   return fmt::format("{} {}{}", numbers, name, noise ? " (both within noise)" : "");
 }
 

@@ -104,9 +104,10 @@ Section recipe_section(const RunSet& runs) {
   if (!machines.empty())
     section.blocks.emplace_back(Paragraph{fmt::format("Run with {}.", fmt::join(machines, "; "))});
   const auto& first = runs.rows[runs.reference];
-  section.blocks.emplace_back(Paragraph{
-      fmt::format("The recipe of a run is all it takes: tpgm train -c {} -o again is the same run once more.",
-                  printable((first.run().path / "recipe.toml").string(), kMaxPath))});
+  section.blocks.emplace_back(
+      Paragraph{fmt::format("The recipe of a run is all it takes: tpgm train -c {} -o again makes it once "
+                            "more (to the last bit on the CPU, and on CUDA with --deterministic).",
+                            printable((first.run().path / "recipe.toml").string(), kMaxPath))});
   if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
   const auto recipe = read_file(first.run().path / "recipe.toml");
   section.blocks.emplace_back(Code{fmt::format("Recipe of {}", first.name), recipe, true});

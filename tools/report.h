@@ -10,7 +10,7 @@
 namespace tpgm::tools {
 
 /// Writes the page to `html`, and beside it a folder of its name without the extension with results.md, .tex
-/// and .csv and a .svg and .csv for each figure; what a report wrote there before is replaced. Sections for
+/// and .csv and a .svg and .csv for each figure; files of the same names are replaced. Sections for
 /// which the runs have no data say so. Returns the files, the page first.
 std::vector<std::filesystem::path> write_report(const RunSet& runs, const std::filesystem::path& html,
                                                 const std::string& title);

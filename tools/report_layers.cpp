@@ -193,15 +193,16 @@ const Origin& Origins::of(const FinishedRun& run) {
   try {
     const auto setup = prepare(options);
     origin = {setup.model, setup.data.tests, setup.data.classes, ""};
-  } catch (const c10::Error& error) {
-    origin.trouble = printable(error_text(error), kMaxPath);
+  } catch (const std::exception& error) {
+    const auto* torch = dynamic_cast<const c10::Error*>(&error);
+    origin.trouble = printable(torch ? error_text(*torch) : error.what(), kMaxPath);
     try {  // without the data there is still the backbone
       if (!options.checkpoint.empty())
         origin.model =
             load_classifier(options.model, options.checkpoint,
                             LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(1)))
                 .model;
-    } catch (const c10::Error&) {  // the first error says what is wrong
+    } catch (const std::exception&) {  // the first error says what is wrong
     }
   }
   opened_.emplace_back(std::move(key), std::move(origin));
@@ -374,7 +375,9 @@ Section radius_section(const RunSet& runs, Origins& origins) {
         fmt::format("The mean over each block's tensors{}.{}{}",
                     recorded.last_act ? ", while they are learned at the end" : "",
                     stride > 1 ? fmt::format(" Every {} of {} blocks.",
-                                             stride == 2 ? "second" : fmt::format("{}th", stride),
+                                             stride == 2   ? "second"
+                                             : stride == 3 ? "third"
+                                                           : fmt::format("{}th", stride),
                                              blocks.names().size())
                                : "",
                     alike > 1 ? fmt::format(" Of {} such runs the best on selection data.", alike) : ""),

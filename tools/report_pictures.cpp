@@ -38,9 +38,14 @@ struct Player {
 
 std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& tests) {
   std::vector<Player> players;
+  std::vector<std::string> order;
   for (const auto* row : main_rows(runs)) {
     const fs::path file = row->run().path / "predictions.safetensors";
     if (!fs::exists(file)) continue;
+    // Numbers of classes mean the same where the classes are in one order.
+    const auto classes = classes_of(SafetensorsFile(row->run().path / "best.safetensors").metadata());
+    if (players.empty()) order = classes;
+    if (classes != order) continue;
     Player player{row, SafetensorsFile(file).tensors()};
     const bool same = std::all_of(tests.begin(), tests.end(), [&](const TestSet& test) {
       const auto* found = player.predictions.find(test.name);
@@ -108,9 +113,8 @@ struct Kind {
 
 // How many there are of each.
 Table table_of(const std::vector<Kind>& kinds, const std::vector<const Player*>& judges, int64_t all) {
-  Table table{.caption = fmt::format("Of {} test pictures, those on which they disagree", grouped(all)),
-              .columns = {},
-              .rows = {}};
+  Table table;
+  table.caption = fmt::format("Of {} test pictures, those on which they disagree", grouped(all));
   for (const auto* judge : judges) table.columns.push_back(judge->row->name);
   table.columns.emplace_back("pictures");
   for (const auto& kind : kinds) {

@@ -306,7 +306,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
     }
   }
   TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train --resume ",
-              shown(set.unfinished.front()));
+              set.unfinished.empty() ? "RUN" : shown(set.unfinished.front()));
 
   leave_out_anchors(runs, set.notes);
   std::map<Settings, size_t> places;

@@ -135,6 +135,10 @@ class PretrainCommand(unittest.TestCase):
         names = self.folder / "names.txt"
         names.write_text("a\nb\n")
         self.expect(self.train("clip", "bad", "--head", "zeroshot", "--classnames", str(names)), 1, "has 2 names, the data 4 classes")
+        recipe = self.folder / "ft.toml"
+        recipe.write_text('method = "ft"\n')
+        self.expect(self.pretrain("bad", "-c", str(recipe)), 2, "the recipe has 'method'", "tpgm train")
+        self.expect(self.train("clip", "bad", "--head", "text", "--head-lr", "1"), 1, "--head-lr")
         self.expect(tpgm("eval", str(self.folder / "clip")), 1, "no classification head", "tpgm zeroshot")
         self.assertFalse((self.folder / "bad").exists())
 

@@ -37,7 +37,7 @@ TEST(Reading, TpgmIsBetter) {
             "Fine-tuning gained 20.0 points in distribution (60.0 → 80.0 %) and lost 8.0 out of it (50.0 → "
             "42.0 %). TPGM has 81.2 % and 52.0 %: 1.2 (within noise) and 10.0 points above FT. TPGM-C μ=0.1 "
             "has 78.0 % and 56.0 %: 2.0 points below and 14.0 above FT. The best of WISE that is no lower in "
-            "distribution, WISE 0.5, has 78.5 % and 50.0 %: 0.5 (within noise) points above and 6.0 below "
+            "distribution, WISE 0.5, has 78.5 % and 50.0 %: 0.5 points above (within noise) and 6.0 below "
             "TPGM-C μ=0.1. Best out of distribution is TPGM-C μ=1 with 57.0 % (70.0 % in it); best in it is "
             "TPGM with 81.2 %. One seed: differences below about 1.4 points are noise.");
   EXPECT_LE(words(text), 110u);
@@ -108,7 +108,9 @@ TEST(Reading, SeedsSayWhatIsNoise) {
   };
   EXPECT_HAS(text(1.3), "level with FT and 1.3 points above it (within noise)");
   EXPECT_EQ(text(1.5).find("within noise"), std::string::npos);
-  EXPECT_HAS(text(1.5), "Noise is below two standard errors, from the spread over 4 seeds.");
+  EXPECT_HAS(text(1.5),
+             "Noise is below two standard errors, from the spread over 4 seeds; other test pictures would "
+             "add to it.");
   const auto average = average_of(seeds("FT", RowKind::kFt, around(80), around(50)), false);
   EXPECT_NEAR(average.mean, 50, 1e-12);
   EXPECT_NEAR(average.error, 0.5, 1e-12);

@@ -279,7 +279,8 @@ TEST(ContrastiveLoss, IsClipsWhereEveryTextHasOneImage) {
 
 TEST(ContrastiveLoss, SharesATextAmongItsImagesAndTakesAllTextsAsNegatives) {
   torch::manual_seed(1);
-  const at::Tensor logits = at::randn({7, 5}).requires_grad_(), labels = at::tensor({0, 3, 3, 1, 0, 3, 1});
+  const at::Tensor logits = at::randn({7, 5}).requires_grad_(),
+                   labels = at::tensor({0, 3, 3, 1, 0, 3, 1}, at::kLong);
   at::Tensor images = at::zeros({}), texts = at::zeros({});
   for (int64_t i = 0; i < 7; ++i) images = images - logits[i].log_softmax(0)[labels[i].item<int64_t>()] / 7;
   for (const int64_t text : {0, 1, 3}) {  // 2 and 4 do not occur: nobody asks for their images

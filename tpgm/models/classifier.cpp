@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <utility>
 
 #include "tpgm/models/clip.h"
@@ -152,8 +151,7 @@ at::Tensor Classifier::text_head() {
   at::Tensor embedded = normalized(text->forward(tokens_.flatten(0, 1)));
   if (tokens_.size(1) > 1)
     embedded = normalized(embedded.view({tokens_.size(0), tokens_.size(1), -1}).mean(1));
-  // As CLIP's authors have it: a larger scale makes training unstable.
-  return embedded * logit_scale.clamp_max(std::log(100.0)).exp();
+  return embedded * logit_scale.exp();
 }
 
 at::Tensor Classifier::forward(const at::Tensor& images) {

@@ -163,7 +163,7 @@ Tokenizer::Model::Model(const Vocabulary& vocabulary) : size(static_cast<int64_t
     taken[place] = true;
   }
   const auto ends_word = [](const auto& merge) { return merge.second.ends_with(kWordEnd); };
-  if (size != kBytes && std::none_of(vocabulary.merges.begin(), vocabulary.merges.end(), ends_word)) {
+  if (!vocabulary.bytes && std::none_of(vocabulary.merges.begin(), vocabulary.merges.end(), ends_word)) {
     throw Malformed{"expected CLIP's merges, with '</w>' where a word ends, found none", kAnotherModel};
   }
 
@@ -325,6 +325,7 @@ Tokenizer Tokenizer::bytes() {
   require_unicode(kCall);
   Vocabulary vocabulary;
   vocabulary.budget.add_file(size_t{1} << 20);
+  vocabulary.bytes = true;
   for (const auto& end : {std::string(), std::string(kWordEnd)}) {
     for (const auto& [byte, letter] : byte_letters()) vocabulary.add(letter + end, vocabulary.ids.size());
   }

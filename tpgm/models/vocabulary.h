@@ -49,6 +49,7 @@ struct Vocabulary {
   std::vector<std::pair<std::string, std::string>> merges;  // the first is the most frequent
   std::vector<Added> added;
   bool merges_apart = false;  // it is a vocab.json, and they are in merges.txt
+  bool bytes = false;         // it has none, and shall have none
 };
 
 /// A tokenizer.json, a vocab.json or a list of merges, told apart by content and packed by gzip or not; then

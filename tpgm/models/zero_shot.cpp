@@ -39,7 +39,7 @@ std::string filled(const std::string& sentence, const std::string& name) {
 // One sentence of a class.
 struct Sentence {
   std::string text;
-  int64_t owner, tokens;  // the class; tokens with the two around them, all of them
+  int64_t place, tokens;  // among all, class by class; tokens with the two around them, all of them
 };
 
 std::vector<Sentence> sentences_of(const Tokenizer& tokenizer, const std::vector<std::string>& class_names,
@@ -47,11 +47,11 @@ std::vector<Sentence> sentences_of(const Tokenizer& tokenizer, const std::vector
   TORCH_CHECK(!class_names.empty() && !templates.empty(), "[make_zero_shot] there are ", class_names.size(),
               " classes and ", templates.size(), " templates; at least one of each is needed");
   std::vector<Sentence> sentences;
-  for (size_t i = 0; i < class_names.size(); ++i) {
+  for (const auto& name : class_names) {
     for (const auto& pattern : templates) {
-      std::string sentence = filled(pattern, class_names[i]);
+      std::string sentence = filled(pattern, name);
       const auto tokens = static_cast<int64_t>(tokenizer.encode(sentence).size()) + 2;
-      sentences.push_back({std::move(sentence), static_cast<int64_t>(i), tokens});
+      sentences.push_back({std::move(sentence), static_cast<int64_t>(sentences.size()), tokens});
     }
   }
   return sentences;
@@ -73,6 +73,10 @@ std::vector<std::string> list_of(const Metadata& metadata, const char* key) {
 std::vector<std::string> find_templates(const std::string& text, const Metadata& metadata) {
   if (text.empty()) {
     auto own = list_of(metadata, "tpgm.templates");
+    for (const auto& each : own)
+      TORCH_CHECK(each.find(kPlaceholder) != std::string::npos,
+                  "[find_templates] the checkpoint's template '", each,
+                  "' has no {} for the class; give others with --templates");
     return own.empty() ? std::vector<std::string>{"a photo of a {}."} : own;
   }
   std::error_code error;
@@ -125,8 +129,8 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
     if (sentence.tokens > context) ++head.truncated;
     sentence.tokens = std::min(sentence.tokens, context);
   }
-  at::Tensor sums = at::zeros({static_cast<int64_t>(class_names.size()), text.options().embedding()},
-                              logit_scale.options());
+  at::Tensor all =
+      at::empty({static_cast<int64_t>(sentences.size()), text.options().embedding()}, logit_scale.options());
   // Nobody looks behind the end of a text, so that a batch is as long as its longest; sorted, most are short.
   std::stable_sort(sentences.begin(), sentences.end(),
                    [](const Sentence& a, const Sentence& b) { return a.tokens < b.tokens; });
@@ -134,18 +138,21 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
   for (size_t begin = 0; begin < sentences.size(); begin += batch_size) {
     const size_t end = std::min(sentences.size(), begin + batch_size);
     std::vector<std::string> texts;
-    std::vector<int64_t> owners;
+    std::vector<int64_t> places;
     for (size_t i = begin; i < end; ++i) {
       texts.push_back(sentences[i].text);
-      owners.push_back(sentences[i].owner);
+      places.push_back(sentences[i].place);
     }
     const at::Tensor tokens =
         tokenizer.encode_batch(texts, sentences[end - 1].tokens).to(logit_scale.device());
-    const at::Tensor embedded = normalized(text.forward(tokens)).to(sums.scalar_type());
-    sums.index_add_(0, at::tensor(owners).to(logit_scale.device()), embedded);
+    const at::Tensor embedded = normalized(text.forward(tokens)).to(all.scalar_type());
+    all.index_copy_(0, at::tensor(places).to(logit_scale.device()), embedded);
     if (progress) progress(end - begin);
   }
-  // The length of a sum is not that of a mean, but both have one direction.
+  // In one order, so that a head made again is the same to the last bit. The length of a sum is not that of a
+  // mean, but both have one direction.
+  const at::Tensor sums =
+      all.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).sum(1);
   head.weight = (normalized(sums) * logit_scale.exp()).cpu();
   TORCH_CHECK(head.weight.isfinite().all().item<bool>(),
               "[make_zero_shot] the head is not finite: does the checkpoint have NaNs? See 'tpgm inspect'");

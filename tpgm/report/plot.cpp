@@ -108,7 +108,10 @@ Axis linear_axis(double low, double high, double count) {
   // The smallest range that has ticks, so that rounding of a constant does not fill the frame.
   const double least = std::max({std::abs(low), std::abs(high), 1e-300}) * 1e-9;
   if (high - low < least) {
-    const double half = low == 0 ? 0.5 : std::abs(low) / 2;
+    // A share of the value, but of per cents a point: 78 % lies not between 40 and 120.
+    const double share = std::abs(low) / 2, half = low == 0      ? 0.5
+                                                   : share <= 50 ? std::min(share, 1.0)
+                                                                 : share;
     low -= half;
     high += half;
   }

@@ -47,7 +47,7 @@ const MethodInfo& method_info(const std::string& name) {
 
 [[noreturn]] void unknown_key(const std::string& where, const std::string& key) {
   TORCH_CHECK(false, "[train] ", where, "no option '", printable(key), "'; did you mean '",
-              nearest(key, option_keys()), "'?");
+              nearest_option(key, option_keys()), "'?");
 }
 
 Recipe load(const fs::path& file, int depth) {
@@ -198,6 +198,28 @@ std::vector<std::string> option_keys() {
     }
   }
   return keys;
+}
+
+std::string nearest_option(std::string key, const std::vector<std::string>& known) {
+  static const std::map<std::string, std::string> kOthersWords{{"learning-rate", "lr"},
+                                                               {"pretrained", "checkpoint"},
+                                                               {"model-name-or-path", "checkpoint"},
+                                                               {"output-dir", "output"},
+                                                               {"num-workers", "workers"},
+                                                               {"optimizer", "opt"},
+                                                               {"scheduler", "sched"},
+                                                               {"wd", "weight-decay"},
+                                                               {"dataset", "data-dir"},
+                                                               {"data", "data-dir"},
+                                                               {"gpu", "device"},
+                                                               {"bf16", "amp"},
+                                                               {"fp16", "amp"},
+                                                               {"label-smoothing", "smoothing"}};
+  key = with_dashes(std::move(key));
+  const auto found = kOthersWords.find(key);
+  const bool ours =
+      found != kOthersWords.end() && std::find(known.begin(), known.end(), found->second) != known.end();
+  return ours ? found->second : nearest(key, known);
 }
 
 std::vector<std::string> method_keys() {

@@ -233,7 +233,9 @@ bool is_path(const std::string& key, const std::string& value);
 
 /// All keys: options, then those that only methods have, with '-' for '_'.
 std::vector<std::string> option_keys();
-/// Of these, the latter.
+/// What was meant by a key that is not among `known`: what other trainers call it, or else the nearest.
+std::string nearest_option(std::string key, const std::vector<std::string>& known);
+/// Of option_keys(), those that only methods have.
 std::vector<std::string> method_keys();
 
 /// Defaults, and `settings` over them. Throws, with the key, for unknown ones, values of another type or out

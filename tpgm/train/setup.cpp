@@ -81,6 +81,19 @@ std::optional<std::pair<std::string, fs::path>> elsewhere(const std::string& tes
   return std::pair{test.substr(0, at), path.is_absolute() ? path : fs::path(data_dir) / path};
 }
 
+// A test by the path of a data set of its own is the likeliest mistake.
+void check_place(const std::string& test, const std::string& data_dir, const Dataset& data) {
+  const auto known = [&](const Dataset::Part& part) {
+    return part->domain == test || part->title() == test || part->split == test;
+  };
+  if (std::any_of(data.parts().begin(), data.parts().end(), known) || !fs::is_directory(test)) return;
+  const fs::path path = fs::relative(test, data_dir);
+  const fs::path name = fs::absolute(test).lexically_normal();
+  TORCH_CHECK(false, "[train] --test ", printable(test),
+              ": another data set is NAME=PATH, the path from --data-dir: --test ",
+              (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
+}
+
 SampleSubset open_elsewhere(const std::string& name, const fs::path& path,
                             const std::vector<std::string>& classes) {
   const Dataset data(path.string(), DatasetOptions().classes(classes));
@@ -274,6 +287,12 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
     load.head(Head::kZeroShot).head_file(options.head);
   }
   auto loaded = load_classifier(options.model, options.checkpoint, load);
+  const bool text =
+      !is_script(options.model) && Checkpoint(options.checkpoint, "", "train").contains("logit_scale");
+  if (options.head == "fresh" && options.epochs > 0 && !options.head_lr && options.lr < 1e-4)
+    notes.push_back(fmt::format("the head is fresh and learns at --lr {:g}; --head-lr 1e-3 is faster{}",
+                                options.lr,
+                                text ? ", and --head zeroshot begins with the names of the classes" : ""));
   for (const auto& note : loaded.notes) notes.push_back(fmt::format("'{}': {}", options.checkpoint, note));
   result.model = loaded.model;
   result.metadata = loaded.metadata;
@@ -333,6 +352,7 @@ void check_text(const TrainOptions& options) {
   if (options.head != "text") return;
   TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
               "[train] --head text: a picture has one text, so --mixup, --cutmix and --smoothing must be 0");
+  TORCH_CHECK(!options.head_lr, "[train] --head text has no head of its own for --head-lr");
   TORCH_CHECK(options.weights.empty(), "[train] --head text goes with --checkpoint, not with --weights");
 }
 
@@ -503,6 +523,7 @@ RunData open_data(const TrainOptions& options, const std::vector<std::string>& c
   std::string own_name = !source->domain.empty() ? source->domain : own ? own->title() : "test";
   for (const auto& test : options.test) {
     if (elsewhere(test, options.data_dir)) continue;
+    check_place(test, options.data_dir, data);
     const bool is_own = test == train || test == source->domain || (own && test == own->title());
     if (is_own) own_name = test;
     if (!is_own) names.push_back(test);

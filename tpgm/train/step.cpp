@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <optional>
 
 #include "tpgm/models/precision.h"
@@ -118,6 +119,10 @@ void TrainingStep::update(double lr, const Closure& radius_loss) {
   method_.before_step();
   if (options_.clip_grad() > 0) optimizer_.clip_grad_norm(options_.clip_grad());
   optimizer_.step(lr);
+  if (model_.text) {  // as CLIP's authors have it: a larger scale makes training unstable
+    const at::NoGradGuard no_grad;
+    model_.logit_scale.clamp_max_(std::log(100.0));
+  }
   method_.after_step(radius_loss);
   optimizer_.zero_grad();
 }

@@ -497,6 +497,12 @@ void Trainer::finish() {
   NamedTensors all_predictions;
   const auto selected = select();
   result_.selection = selected ? selected->top1() : kNone;
+  if (const auto ratios = method_.ratios(); method_.needs_radius_data() && !ratios.is_empty() && selected) {
+    const auto values = ratios.values();
+    const auto back = std::count_if(values.begin(), values.end(), [](double ratio) { return ratio < 1e-3; });
+    say(fmt::format("{} of {} tensors went back to the pre-trained weights; selection {}{:.2f} %", back,
+                    values.size(), best_ < 0 ? "" : fmt::format("{:.2f} % → ", best_), result_.selection));
+  }
   for (const auto& test : setup_.data.tests) {
     const auto loader =
         loader_of(setup_, test.subset, options_.validation_batch_size.value_or(1), false, false);
