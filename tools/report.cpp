@@ -22,13 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = RunFolder::Json;
 
-std::string read_file(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 Table table_of(const RunSet& runs) {
   std::vector<ResultRow> rows;
   std::set<size_t> seeds;
@@ -159,6 +152,13 @@ int report(const std::vector<std::string>& paths, std::string output, const std:
 }
 
 }  // namespace
+
+std::string read_file(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
 
 std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, const std::string& title) {
   TORCH_CHECK(!runs.rows.empty(), "[report] there are no runs to report on");

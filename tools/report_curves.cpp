@@ -165,13 +165,6 @@ const ReportRow* begin_of(const Curve& wise, const RunSet& runs) {
   return nullptr;
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 /// A run's summary.csv: no field of it has commas or quotes.
 struct Epochs {
   std::vector<double> epoch, loss, accuracy;  // accuracy may be NaN

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@
 #include "tpgm/report/page.h"
 
 namespace tpgm::tools {
+
+/// All of a file; nothing of one that is not there.
+std::string read_file(const std::filesystem::path& path);
 
 /// What a run began from: its anchor, and its tests.
 struct Origin {
