@@ -35,7 +35,7 @@ class CheckIncludes(unittest.TestCase):
             "core": ["kernels"],
             "methods": ["core"],
             "data": ["core", "io"],
-            "models": ["core", "io"],
+            "models": ["core", "io", "kernels"],
             "train": ["methods", "core", "models", "data", "io"],
             "report": ["io"],
         }

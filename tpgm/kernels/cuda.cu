@@ -446,4 +446,9 @@ const Backend& cuda() {
   return backend;
 }
 
+bool tuned_for(int device) {
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
+}
+
 }  // namespace tpgm::kernels

@@ -126,6 +126,10 @@ struct Backend {
 const Backend& cpu();
 const Backend& cuda();
 
+/// Whether the kernels that replace LibTorch's (maps.h, transformer.h) were measured on GPUs like this one:
+/// compute capability 9.0 or later. False in a build without CUDA.
+bool tuned_for(int device);
+
 /// What the distance and the angle of two vectors are made of, summed in double.
 struct PairSums {
   double difference_squared = 0, difference_absolute = 0;

@@ -1,14 +1,24 @@
-// Stands in for cuda.cu in a build without CUDA.
+// Stands in for the CUDA sources in a build without CUDA.
 #include <stdexcept>
 
+#include "tpgm/kernels/maps.h"
 #include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/transformer.h"
 
 namespace tpgm::kernels {
+namespace {
 
-const Backend& cuda() {
+[[noreturn]] void refuse() {
   throw std::runtime_error(
       "tpgm was built without CUDA; build it against a LibTorch with CUDA (CMAKE_PREFIX_PATH) and nvcc on "
       "the PATH");
 }
+
+}  // namespace
+
+const Backend& cuda() { refuse(); }
+const MapsBackend& maps_cuda() { refuse(); }
+const TransformerBackend& transformer_cuda() { refuse(); }
+bool tuned_for(int) { return false; }
 
 }  // namespace tpgm::kernels

@@ -1,10 +1,11 @@
 // Attention: the packed projection, and CLIP's pooling.
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/layers.h"
+#include "tpgm/models/precision.h"
 
 namespace tpgm {
 namespace {
@@ -14,6 +15,18 @@ using torch::autograd::tensor_list;
 
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
+// Of three matrices, one after the other.
+at::Tensor sums_over_rows(at::TensorList parts, at::ScalarType type) {
+  const int64_t width = parts[0].size(1);
+  if (fuses_columns(parts[0], parts[0].scalar_type(), width)) return column_sums(parts).to(type);
+  const at::Tensor sums = at::empty({3 * width}, parts[0].options().dtype(type));
+  for (int64_t i = 0; i < 3; ++i) {
+    at::Tensor part = sums.narrow(0, i * width, width);
+    at::sum_out(part, parts[i], 0, /*keepdim=*/false, type);
+  }
+  return sums;
+}
+
 // x [batch, tokens, width] → queries, keys, values, each [batch, tokens, width] and a view of one product.
 // Autograd would stack the three gradients into one tensor first; here each goes into its own third of the
 // products, which costs no pass over the activations.
@@ -21,7 +34,8 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
   static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) {
     context->save_for_backward({x, weight});
-    return at::linear(x, weight, bias).chunk(3, -1);
+    context->saved_data["bias"] = bias.scalar_type();
+    return at::linear(x, weight, bias.to(x.scalar_type())).chunk(3, -1);
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
@@ -30,32 +44,22 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
     at::Tensor grad_x, grad_weight, grad_bias;
     if (context->needs_input_grad(0)) grad_x = at::empty_like(rows);
     if (context->needs_input_grad(1)) grad_weight = at::empty_like(weight);
-    if (context->needs_input_grad(2)) grad_bias = at::empty({weight.size(0)}, weight.options());
     const int64_t width = weight.size(0) / 3;
     for (int64_t i = 0; i < 3; ++i) {
-      const at::Tensor grad =
-          grads[i].defined() ? as_rows(grads[i]) : at::zeros({rows.size(0), width}, rows.options());
+      grads[i] = as_rows(grads[i]);
       const auto third = [&](const at::Tensor& all) { return all.narrow(0, i * width, width); };
       if (grad_x.defined())
-        i == 0 ? at::mm_out(grad_x, grad, third(weight)) : grad_x.addmm_(grad, third(weight));
+        i == 0 ? at::mm_out(grad_x, grads[i], third(weight)) : grad_x.addmm_(grads[i], third(weight));
       if (grad_weight.defined()) {
         at::Tensor part = third(grad_weight);
-        at::mm_out(part, grad.t(), rows);
-      }
-      if (grad_bias.defined()) {
-        at::Tensor part = third(grad_bias);
-        at::sum_out(part, grad, 0);
+        at::mm_out(part, grads[i].t(), rows);
       }
     }
+    if (context->needs_input_grad(2))
+      grad_bias = sums_over_rows(grads, context->saved_data["bias"].toScalarType());
     return {grad_x.defined() ? grad_x.view_as(saved[0]) : grad_x, grad_weight, grad_bias};
   }
 };
-
-// As autocast casts the arguments of at::linear, which the function above hides from it.
-at::Tensor autocast(const at::Tensor& tensor, c10::DeviceType device) {
-  if (!at::autocast::is_autocast_enabled(device)) return tensor;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
-}
 
 // [batch, tokens, width] → [batch, heads, tokens, width / heads], a view.
 at::Tensor split_heads(const at::Tensor& x, int64_t heads) {
@@ -74,9 +78,7 @@ AttentionImpl::AttentionImpl(int64_t width, int64_t heads) : heads_(heads) {
 }
 
 at::Tensor AttentionImpl::attend(const at::Tensor& x, bool causal) {
-  const auto device = x.device().type();
-  const auto parts = PackedProjection::apply(autocast(x, device), autocast(qkv->weight, device),
-                                             autocast(qkv->bias, device));
+  const auto parts = PackedProjection::apply(autocasted(x), autocasted(qkv->weight), qkv->bias);
   const at::Tensor seen =
       at::scaled_dot_product_attention(split_heads(parts[0], heads_), split_heads(parts[1], heads_),
                                        split_heads(parts[2], heads_), {}, 0, causal);

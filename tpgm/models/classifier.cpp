@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tpgm/models/clip.h"
+#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
 #include "tpgm/models/weights.h"
@@ -155,6 +156,7 @@ at::Tensor Classifier::text_head() {
 }
 
 at::Tensor Classifier::forward(const at::Tensor& images) {
+  const CastWeights cast(matrix_weights(*this));
   const at::Tensor seen = features(images);
   return text ? seen.matmul(text_head().t()) : head->forward(seen);
 }

@@ -6,6 +6,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "tpgm/models/fused_transformer.h"
+#include "tpgm/models/precision.h"
 #include "tpgm/models/recompute.h"
 
 namespace tpgm {
@@ -29,12 +31,18 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
   if (with_bias) bias = register_parameter("bias", allocate({out}));
 }
 
-at::Tensor LinearImpl::forward(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+at::Tensor LinearImpl::forward(const at::Tensor& x) const { return at::linear(x, autocasted(weight), bias); }
 
 at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
   // Autocast has no such product for operands of two types.
   if (at::autocast::is_autocast_enabled(x.device().type())) return residual + forward(x);
   return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
+}
+
+at::Tensor LinearImpl::activated(Activation activation, const at::Tensor& x) const {
+  if (!fuses_columns(x, branch_type(x), weight.size(0))) return activate(activation, forward(x));
+  return linear_act(autocasted(x), autocasted(weight), bias,
+                    activation == Activation::kGelu ? kernels::Unit::kGelu : kernels::Unit::kQuickGelu);
 }
 
 LayerNormImpl::LayerNormImpl(int64_t width, double eps)
@@ -43,6 +51,8 @@ LayerNormImpl::LayerNormImpl(int64_t width, double eps)
       eps_(eps) {}
 
 at::Tensor LayerNormImpl::forward(const at::Tensor& x) const {
+  if (fuses_stream(x, x.scalar_type()))
+    return add_layer_norm(x, {}, {}, weight, bias, eps_, x.scalar_type()).normed;
   return at::layer_norm(x, {weight.size(0)}, weight, bias, eps_);
 }
 
@@ -51,7 +61,7 @@ Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride)
       stride_(stride),
       padding_(kernel / 2) {}
 
-at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, weight, {}); }
+at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), {}); }
 
 at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
                                 const at::Tensor& bias) const {
@@ -61,7 +71,22 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
     const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
     return at::conv2d(pixels, weights, bias);
   }
+  if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 &&
+      x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
+    // Channels lie next to each other, so this is a matrix product, and cuBLAS is the faster one at those.
+    return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
+  }
+  if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
   return at::conv2d(x, weights, bias, stride_, padding_);
+}
+
+std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module) {
+  std::vector<at::Tensor> weights;
+  for (const auto& each : module.modules(/*include_self=*/false)) {
+    if (const auto* linear = each->as<LinearImpl>()) weights.push_back(linear->weight);
+    if (const auto* conv = each->as<Conv2dImpl>()) weights.push_back(conv->weight);
+  }
+  return weights;
 }
 
 int64_t Conv2dImpl::multiply_adds(int64_t side) const {
@@ -88,12 +113,24 @@ at::Tensor BatchNorm2dImpl::shift(const at::Tensor& scale) const {
   return at::addcmul(bias, running_mean, scale, -1);
 }
 
-at::Tensor conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x) {
-  // On a GPU the bias of a convolution is a pass of its own, so that there is nothing to win.
-  const bool fold = x.is_cpu() && !norm.is_training() && !at::GradMode::is_enabled();
-  if (!fold) return norm.forward(conv.forward(x));
-  const at::Tensor scale = norm.scale();
-  return conv.convolve(x, conv.weight * scale.view({-1, 1, 1, 1}), norm.shift(scale));
+Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
+  at::Tensor y;
+  if (x.is_cpu() && !norm.is_training() && !at::GradMode::is_enabled()) {
+    const at::Tensor scale = norm.scale();
+    y = conv.convolve(x, conv.weight * scale.view({-1, 1, 1, 1}), norm.shift(scale));
+  } else {
+    y = conv.forward(x);
+    const NormTensors tensors{norm.weight, norm.bias, norm.running_mean, norm.running_var,
+                              norm.num_batches_tracked};
+    if (fuses_norm(y, tensors, after))
+      return fused_norm(y, tensors, after, {norm.is_training(), kMomentum, kBatchNormEps});
+    y = norm.forward(y);
+  }
+  if (after.residual.defined()) y.add_(after.residual);
+  if (after.relu) y.relu_();
+  if (after.pool == kernels::Pool::kMax) y = at::max_pool2d(y, 3, 2, 1);
+  if (after.pool == kernels::Pool::kMean) y = at::avg_pool2d(y, 2);
+  return {y, y};
 }
 
 Activation parse_activation(const std::string& text) {
@@ -109,6 +146,36 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
   return at::silu(x * kScale) * (1 / kScale);
 }
 
+void Residual::add(const Linear& linear, at::Tensor input) {
+  sum();
+  linear_ = linear;
+  input_ = std::move(input);
+}
+
+at::Tensor Residual::normed(const LayerNorm& norm) {
+  const at::ScalarType branches = branch_type(x_);
+  if (!fuses_stream(x_, branches)) return norm->forward(sum());
+  at::Tensor branch, bias;
+  if (input_.defined()) {
+    branch = at::linear(input_, autocasted(linear_->weight));
+    bias = linear_->bias;
+    input_.reset();
+  }
+  auto [sum, normed] = add_layer_norm(x_, branch, bias, norm->weight, norm->bias, norm->eps(), branches);
+  x_ = std::move(sum);
+  return normed;
+}
+
+void Residual::keep_first(int64_t count) {
+  x_ = x_.narrow(1, 0, count);
+  if (input_.defined()) input_ = input_.narrow(1, 0, count);
+}
+
+at::Tensor Residual::sum() {
+  if (input_.defined()) x_ = linear_->add_to(x_, std::exchange(input_, at::Tensor()));
+  return x_;
+}
+
 TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& options)
     : activation_(options.activation), causal_(options.causal) {
   norm1 = register_module("norm1", LayerNorm(options.width, options.eps));
@@ -119,9 +186,10 @@ TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& options)
   fc2 = mlp->register_module("fc2", Linear(options.mlp, options.width));
 }
 
-at::Tensor TransformerBlockImpl::forward(const at::Tensor& x) {
-  const at::Tensor seen = attn->proj->add_to(x, attn->attend(norm1->forward(x), causal_));
-  return fc2->add_to(seen, activate(activation_, fc1->forward(norm2->forward(seen))));
+void TransformerBlockImpl::forward(Residual& x, int64_t wanted) {
+  x.add(attn->proj, attn->attend(x.normed(norm1), causal_));
+  if (wanted > 0) x.keep_first(wanted);
+  x.add(fc2, fc1->activated(activation_, x.normed(norm2)));
 }
 
 std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options) {
@@ -133,13 +201,24 @@ std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const Transf
   return blocks;
 }
 
-at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, at::Tensor x, size_t count, bool recompute) {
+at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, const at::Tensor& x, size_t count,
+                      bool recompute, int64_t wanted) {
+  Residual stream(x);
   for (size_t i = 0; i < count; ++i) {
     const auto block = blocks[i].ptr();
-    const auto run = [block](const at::Tensor& input) { return block->forward(input); };
-    x = recompute ? recomputed(run, x, block->parameters()) : run(x);
+    const int64_t wanted_here = i + 1 == count ? wanted : 0;
+    if (recompute) {
+      const auto run = [block, wanted_here](const at::Tensor& input) {
+        Residual inside(input);
+        block->forward(inside, wanted_here);
+        return inside.sum();
+      };
+      stream = Residual(recomputed(run, stream.sum(), block->parameters()));
+    } else {
+      block->forward(stream, wanted_here);
+    }
   }
-  return x;
+  return stream.sum();
 }
 
 }  // namespace tpgm

@@ -9,7 +9,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tpgm/models/fused_maps.h"
 
 namespace tpgm {
 
@@ -29,6 +32,16 @@ class OnDevice {
 /// An uninitialised fp32 tensor for a parameter or buffer.
 at::Tensor allocate(at::IntArrayRef sizes);
 
+/// What autocast casts of a module: the weights of its Linears and Conv2ds.
+std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
+
+enum class Activation { kGelu, kQuickGelu };
+/// "gelu", "quick_gelu"; throws for others.
+Activation parse_activation(const std::string& text);
+
+/// GELU (with erf), or OpenAI's x·sigmoid(1.702x).
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
 /// y = x Wᵀ + b. weight [out, in], bias [out].
 class LinearImpl : public torch::nn::Module {
  public:
@@ -36,6 +49,8 @@ class LinearImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
   /// residual + forward(x), in one pass less over the result.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+  /// activation(forward(x)).
+  at::Tensor activated(Activation activation, const at::Tensor& x) const;
 
   at::Tensor weight, bias;
 };
@@ -46,6 +61,7 @@ class LayerNormImpl : public torch::nn::Module {
  public:
   LayerNormImpl(int64_t width, double eps);
   at::Tensor forward(const at::Tensor& x) const;
+  double eps() const { return eps_; }
 
   at::Tensor weight, bias;
 
@@ -86,15 +102,9 @@ class BatchNorm2dImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BatchNorm2d);
 
-/// norm(conv(x)); on the CPU, in evaluation and without gradients, one convolution.
-at::Tensor conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x);
-
-enum class Activation { kGelu, kQuickGelu };
-/// "gelu", "quick_gelu"; throws for others.
-Activation parse_activation(const std::string& text);
-
-/// GELU (with erf), or OpenAI's x·sigmoid(1.702x).
-at::Tensor activate(Activation activation, const at::Tensor& x);
+/// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; on the
+/// CPU, in evaluation and without gradients, no more than the convolution.
+Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
 /// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
 /// values. q, k and v are views of the projection's output and their gradients enter its matrix products as
@@ -120,11 +130,30 @@ struct TransformerOptions {
   bool causal = false;
 };
 
+/// The residual stream of a transformer: x, and a branch that is added when the sum is asked for. Most often
+/// a normalisation asks, and on some GPUs that is one pass with the addition; see fused_transformer.h.
+class Residual {
+ public:
+  explicit Residual(at::Tensor x) : x_(std::move(x)) {}
+  /// x + linear(input) from now on.
+  void add(const Linear& linear, at::Tensor input);
+  /// norm(x), for a branch.
+  at::Tensor normed(const LayerNorm& norm);
+  /// x has only its first `count` tokens from now on.
+  void keep_first(int64_t count);
+  at::Tensor sum();
+
+ private:
+  at::Tensor x_, input_;
+  Linear linear_{nullptr};  // of what is still to be added: linear_(input_)
+};
+
 /// x + attn(norm1(x)), then x + mlp(norm2(x)).
 class TransformerBlockImpl : public torch::nn::Module {
  public:
   explicit TransformerBlockImpl(const TransformerOptions& options);
-  at::Tensor forward(const at::Tensor& x);
+  /// Of a result from which only the first tokens are `wanted`, the others are not computed. 0: all are.
+  void forward(Residual& x, int64_t wanted = 0);
 
   LayerNorm norm1{nullptr}, norm2{nullptr};
   Attention attn{nullptr};
@@ -140,8 +169,10 @@ TORCH_MODULE(TransformerBlock);
 std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options);
 
 /// x through the first `count` blocks. `recompute`: keep only each block's input for the backward pass, and
-/// run the block again there; see recompute.h.
-at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, at::Tensor x, size_t count, bool recompute);
+/// run the block again there; see recompute.h. `wanted`: how many tokens of the result are, 0 for all; others
+/// may be missing.
+at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, const at::Tensor& x, size_t count,
+                      bool recompute, int64_t wanted = 0);
 
 /// CLIP's pooling of a ResNet's last map: the mean, as a token before the pixels, asks all of them.
 class AttentionPoolImpl : public torch::nn::Module {

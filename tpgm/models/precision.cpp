@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
 namespace tpgm {
@@ -14,7 +15,69 @@ void set(const AutocastState& state) {
   at::autocast::set_autocast_cache_enabled(state.cached);
 }
 
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+thread_local const CastWeights* cast_weights = nullptr;
+
+tensor_list copies_in(at::ScalarType type, at::TensorList tensors) {
+  tensor_list copies;
+  for (const auto& tensor : tensors) copies.push_back(at::empty_like(tensor, tensor.options().dtype(type)));
+  if (!copies.empty()) at::_foreach_copy_(copies, tensors);
+  return copies;
+}
+
+struct CastTogether : torch::autograd::Function<CastTogether> {
+  static tensor_list forward(AutogradContext* context, at::TensorList weights, at::ScalarType type) {
+    context->set_materialize_grads(false);
+    return copies_in(type, weights);
+  }
+
+  static tensor_list backward(AutogradContext*, const tensor_list& grads) {
+    tensor_list given, result(grads.size() + 1);
+    for (const auto& grad : grads) {
+      if (grad.defined()) given.push_back(grad);
+    }
+    const auto wide = copies_in(at::kFloat, given);
+    for (size_t i = 0, next = 0; i < grads.size(); ++i) {
+      if (grads[i].defined()) result[i] = wide[next++];
+    }
+    return result;
+  }
+};
+
 }  // namespace
+
+at::Tensor autocasted(const at::Tensor& tensor) {
+  const auto device = tensor.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return tensor;
+  if (cast_weights != nullptr) {
+    const auto place = cast_weights->casts_.find(tensor.unsafeGetTensorImpl());
+    if (place != cast_weights->casts_.end()) return place->second;
+  }
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
+
+CastWeights::CastWeights(const std::vector<at::Tensor>& weights) : before_(cast_weights) {
+  // Apart: a gradient that one of them takes would be computed for all.
+  std::vector<at::Tensor> trained, frozen;
+  for (const auto& weight : weights) {
+    if (!weight.is_cuda() || weight.scalar_type() != at::kFloat) continue;
+    (weight.requires_grad() && at::GradMode::is_enabled() ? trained : frozen).push_back(weight);
+  }
+  cast(trained);
+  cast(frozen);
+  cast_weights = this;
+}
+
+CastWeights::~CastWeights() { cast_weights = before_; }
+
+void CastWeights::cast(const std::vector<at::Tensor>& weights) {
+  if (weights.empty() || !at::autocast::is_autocast_enabled(at::kCUDA)) return;
+  const auto casts =
+      CastTogether::apply(at::TensorList(weights), at::autocast::get_autocast_dtype(at::kCUDA));
+  for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), casts[i]);
+}
 
 AutocastState AutocastState::current(c10::DeviceType device) {
   return {device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device),

@@ -1,8 +1,12 @@
 // Mixed precision and memory formats: what to compute in, and how images lie in memory.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+
+#include <unordered_map>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -35,6 +39,28 @@ class Autocast {
 
  private:
   AutocastState before_;
+};
+
+/// `tensor` as autocast gives it to a matrix product; itself without autocast.
+at::Tensor autocasted(const at::Tensor& tensor);
+
+/// While it lives, autocasted() gives this thread copies of these weights that were cast together, in a
+/// launch or two, and so are their gradients on the way back. Autocast by itself takes two launches for each,
+/// which in a large model are as long as the smallest of its convolutions. Does nothing on the CPU or without
+/// autocast.
+class CastWeights {
+ public:
+  explicit CastWeights(const std::vector<at::Tensor>& weights);
+  ~CastWeights();
+  CastWeights(const CastWeights&) = delete;
+  CastWeights& operator=(const CastWeights&) = delete;
+
+ private:
+  friend at::Tensor autocasted(const at::Tensor& tensor);
+  void cast(const std::vector<at::Tensor>& weights);
+
+  std::unordered_map<const at::TensorImpl*, at::Tensor> casts_;
+  const CastWeights* before_;
 };
 
 /// Lays out the weights of convolutions as NHWC, in place; parameters keep their identity. Give the model

@@ -10,6 +10,8 @@
 
 namespace tpgm {
 
+using PoolAfter = kernels::Pool;
+
 // conv-norm-relu, the last without the relu, added to a shortcut.
 class ResidualBlock : public torch::nn::Module {
  public:
@@ -31,15 +33,18 @@ class ResidualBlock : public torch::nn::Module {
     }
   }
 
-  at::Tensor forward(const at::Tensor& x) {
-    at::Tensor y = x;
-    for (size_t i = 0; i + 1 < convs_.size(); ++i) {
-      y = conv_norm(*convs_[i], *norms_[i], y).relu_();
+  Twice forward(const Twice& x) {
+    at::Tensor shortcut = x.second;
+    if (!shortcut_conv_.is_empty()) {
+      if (pool_ != 1) shortcut = mean_pool(shortcut);
+      shortcut = conv_norm(*shortcut_conv_, *shortcut_norm_, shortcut, {.relu = false}).first;
     }
-    y = conv_norm(*convs_.back(), *norms_.back(), pooled(y));
-    const at::Tensor shortcut =
-        shortcut_conv_.is_empty() ? x : conv_norm(*shortcut_conv_, *shortcut_norm_, pooled(x));
-    return y.add_(shortcut).relu_();
+    at::Tensor y = x.first;
+    for (size_t i = 0; i + 1 < convs_.size(); ++i) {
+      const bool pools = pool_ != 1 && i + 2 == convs_.size();
+      y = conv_norm(*convs_[i], *norms_[i], y, {.pool = pools ? PoolAfter::kMean : PoolAfter::kNone}).first;
+    }
+    return conv_norm(*convs_.back(), *norms_.back(), y, {.residual = shortcut});
   }
 
   /// On a map of so many pixels on a side, which becomes the side of the result.
@@ -64,8 +69,6 @@ class ResidualBlock : public torch::nn::Module {
     convs_.push_back(register_module(fmt::format("conv{}", number), Conv2d(in, width, kernel, stride)));
     norms_.push_back(register_module(fmt::format("bn{}", number), BatchNorm2d(width)));
   }
-
-  at::Tensor pooled(const at::Tensor& x) const { return pool_ == 1 ? x : at::avg_pool2d(x, pool_); }
 
   int64_t pool_;
   std::vector<Conv2d> convs_;
@@ -128,22 +131,24 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
   }
 }
 
-at::Tensor ResNet::stem(const at::Tensor& images) {
-  at::Tensor x = images;
+Twice ResNet::stem(const at::Tensor& images) {
+  Twice x{images, images};
   for (size_t i = 0; i < stem_convs_.size(); ++i) {
-    x = conv_norm(*stem_convs_[i], *stem_norms_[i], x).relu_();
+    PoolAfter pool = PoolAfter::kNone;
+    if (i + 1 == stem_convs_.size() && options_.stem() == Stem::kImageNet) pool = PoolAfter::kMax;
+    if (i + 1 == stem_convs_.size() && options_.stem() == Stem::kThree) pool = PoolAfter::kMean;
+    x = conv_norm(*stem_convs_[i], *stem_norms_[i], x.first, {.pool = pool});
   }
-  if (options_.stem() == Stem::kImageNet) return at::max_pool2d(x, 3, 2, 1);
-  return options_.stem() == Stem::kThree ? at::avg_pool2d(x, 2) : x;
+  return x;
 }
 
 at::Tensor ResNet::features(const at::Tensor& images, const std::string& layer) {
   const size_t last = layer.empty() ? names_.size() - 1 : index_of(layer);
   const bool attention = !pool_.is_empty() && last + 1 == names_.size();
   check_images(images, /*any_size=*/!attention);
-  at::Tensor x = stem(images);
+  Twice x = stem(images);
   for (size_t i = 0; i < std::min(last, residual_blocks_.size()); ++i) x = residual_blocks_[i]->forward(x);
-  return attention ? pool_->forward(x) : x.mean({2, 3});
+  return attention ? pool_->forward(x.first) : x.first.mean({2, 3});
 }
 
 int64_t ResNet::num_features(const std::string& layer) const {

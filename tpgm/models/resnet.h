@@ -54,7 +54,7 @@ class ResNet : public Backbone {
   int64_t multiply_adds() const;
 
  private:
-  at::Tensor stem(const at::Tensor& images);
+  Twice stem(const at::Tensor& images);
 
   ResNetOptions options_;
   std::vector<Conv2d> stem_convs_;

@@ -4,12 +4,48 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 
+#include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/init.h"
 
 namespace tpgm {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+// patches [batch, patches, width] behind a first token of zeros, all plus offsets [1 + patches, width], in
+// the offsets' type if that is the wider one. One pass over the tokens, and two for the gradient.
+struct Tokens : torch::autograd::Function<Tokens> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& patches, const at::Tensor& offsets) {
+    const int64_t batch = patches.size(0), count = patches.size(1);
+    at::Tensor tokens = at::empty({batch, 1 + count, patches.size(2)},
+                                  patches.options().dtype(at::result_type(patches, offsets)));
+    tokens.select(1, 0).copy_(offsets[0]);
+    at::Tensor behind = tokens.narrow(1, 1, count);
+    at::add_out(behind, patches, offsets.narrow(0, 1, count));
+    context->saved_data["patches"] = patches.scalar_type();
+    context->saved_data["offsets"] = offsets.scalar_type();
+    return tokens;
+  }
+
+  static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
+    const at::Tensor& grad = grads[0];
+    at::Tensor d_patches, d_offsets;
+    if (context->needs_input_grad(0)) {
+      const auto type = context->saved_data["patches"].toScalarType();
+      d_patches = grad.narrow(1, 1, grad.size(1) - 1).to(type, false, false, at::MemoryFormat::Contiguous);
+    }
+    if (context->needs_input_grad(1))
+      d_offsets = grad.sum(0, /*keepdim=*/false, context->saved_data["offsets"].toScalarType());
+    return {d_patches, d_offsets};
+  }
+};
+
+}  // namespace
 
 VisionTransformer::VisionTransformer(const VitOptions& options) : options_(options) {
   TORCH_CHECK(options.width() > 0 && options.depth() > 0 && options.channels() > 0 && options.patch() > 0,
@@ -45,10 +81,12 @@ at::Tensor VisionTransformer::embed(const at::Tensor& images) {
   const int64_t batch = images.size(0), patch = options_.patch(), side = options_.image_size() / patch;
   const at::Tensor pixels = images.view({batch, options_.channels(), side, patch, side, patch})
                                 .permute({0, 2, 4, 1, 3, 5})
+                                .to(branch_type(images), false, false, at::MemoryFormat::Contiguous)
                                 .reshape({batch, side * side, -1});
-  const at::Tensor patches = at::linear(pixels, patch_weight_.flatten(1), patch_bias_);
-  const at::Tensor first = class_token_.to(patches.scalar_type()).expand({batch, 1, -1});
-  const at::Tensor tokens = at::cat({first, patches}, 1) + position_;
+  const at::Tensor patches = at::linear(pixels, patch_weight_.flatten(1));
+  const at::Tensor bias =
+      (patch_bias_.defined() ? patch_bias_ : at::zeros_like(class_token_)).expand({side * side, -1});
+  const at::Tensor tokens = Tokens::apply(patches, position_ + at::cat({class_token_.unsqueeze(0), bias}));
   return pre_norm_.is_empty() ? tokens : pre_norm_->forward(tokens);
 }
 
@@ -59,8 +97,8 @@ at::Tensor VisionTransformer::pooled(const at::Tensor& tokens) const {
 
 at::Tensor VisionTransformer::features(const at::Tensor& images, const std::string& layer) {
   const size_t last = layer.empty() ? blocks_.size() + 2 : index_of(layer);
-  const at::Tensor x =
-      run_blocks(blocks_, embed(images), std::min(last, blocks_.size()), options_.recompute());
+  const at::Tensor x = run_blocks(blocks_, embed(images), std::min(last, blocks_.size()),
+                                  options_.recompute(), options_.pool() == Pool::kClass ? 1 : 0);
   at::Tensor token = pooled(x);
   if (last > blocks_.size()) token = norm_->forward(token);
   return last > blocks_.size() + 1 && !projection_.is_empty() ? projection_->forward(token) : token;
