@@ -44,6 +44,42 @@ TEST_P(ConstraintsState, ProjectFromWhatIsHeldUntilReleased) {
   EXPECT_TRUE(contains(error_of([&] { constraints.load_held({before[0], before[1].flatten()}); }), "'b'"));
 }
 
+// A recorded step finds them by their address.
+TEST_P(ConstraintsState, StayInTheirMemory) {
+  const auto selected = two();
+  Constraints constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights);
+  constraints.keep_held_memory();
+  const auto values = copies(constraints.tensors());
+  const auto* smallest = constraints.smallest().const_data_ptr();
+  const auto* largest = constraints.largest().const_data_ptr();
+  const void* held = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    constraints.measure(/*hold=*/true);
+    const auto* now = constraints.held()[1].const_data_ptr();
+    EXPECT_TRUE(i == 0 || device().is_cpu() || now == held);
+    held = now;
+    expect_equal(constraints.held(), values);
+    constraints.project(inner(constraints));
+    if (i == 0) {
+      constraints.restore();
+    } else if (i == 1) {
+      constraints.release();
+      EXPECT_FALSE(constraints.holding());
+      constraints.load_held(values);
+      EXPECT_TRUE(device().is_cpu() || constraints.held()[1].const_data_ptr() == held);
+      held = constraints.held()[1].const_data_ptr();
+      constraints.restore();
+    }
+    EXPECT_EQ(constraints.smallest().const_data_ptr(), smallest);
+    EXPECT_EQ(constraints.largest().const_data_ptr(), largest);
+  }
+  EXPECT_TRUE(constraints.holding());
+  constraints.release();
+  const auto now = copies(constraints.tensors());
+  constraints.restore();
+  expect_equal(constraints.tensors(), now);  // nothing was held
+}
+
 /// Projects after the module has gone to channels-last, either before the distances are measured or while its
 /// weights are held.
 void expect_projection_in_new_format(std::vector<Selected> selected, AnchorStorage storage, bool while_held) {

@@ -35,7 +35,6 @@ TEST_P(RadiiTest, StartAtHalfTheSmallestDistanceOrAtEps) {
   for (const auto scale : {RadiusScale::kAbsolute, RadiusScale::kRelative}) {
     auto half = make(RadiiOptions().scale(scale), 3);
     EXPECT_FALSE(half.initialised());
-    EXPECT_FALSE(half.values().defined());
     expect_values(half.prepare(smallest, largest), {1, 0.25, 1.5});
     EXPECT_TRUE(half.initialised());
     expect_values(half.values(), {1, 0.25, 1.5});
@@ -209,6 +208,38 @@ TEST_P(RadiiStateTest, RollBackIsDecidedOnTheDevice) {
     EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
     step(radii, 2), step(twin, 2);
     EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
+  }
+}
+
+// A recorded step finds them by their address.
+TEST_P(RadiiStateTest, StayInTheirMemory) {
+  for (const auto scale : {RadiusScale::kAbsolute, RadiusScale::kRelative}) {
+    auto radii = make(RadiiOptions().scale(scale), 2);
+    const auto* place = radii.values().const_data_ptr();
+    const auto expect_there = [&](const char* what) {
+      EXPECT_EQ(radii.values().const_data_ptr(), place) << what;
+    };
+    const auto nothing = radii.state_dict();
+    radii.prepare(largest(), largest());
+    expect_there("prepare");
+    const auto snapshot = radii.snapshot();
+    const auto state = radii.state_dict();
+    step(radii, 1);
+    expect_there("update");
+    const auto after = radii.values().clone();
+    radii.roll_back_unless(torch::tensor(false).to(device()), snapshot);
+    EXPECT_FALSE(torch::equal(radii.values(), after)) << "a snapshot is a copy";
+    expect_there("roll_back_unless");
+    radii.roll_back(snapshot);
+    expect_there("roll_back");
+    step(radii, 1);
+    EXPECT_TRUE(torch::equal(radii.values(), after));
+    for (const auto& each : {state, nothing, state}) {
+      radii.load_state_dict("Test", each);
+      expect_there("load_state_dict");
+    }
+    step(radii, 1);
+    EXPECT_TRUE(torch::equal(radii.values(), after));
   }
 }
 

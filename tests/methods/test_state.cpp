@@ -8,6 +8,7 @@
 #include "tpgm/methods/l2_sp.h"
 #include "tpgm/methods/lp_ft.h"
 #include "tpgm/methods/mars_sp.h"
+#include "tpgm/methods/registry.h"
 #include "tpgm/methods/spd.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/methods/wise.h"
@@ -181,6 +182,67 @@ TEST_P(State, IsACopyOnTheHost) {
     expect_identical(state, then);
     EXPECT_GT(difference(copy(run.net), copy(TrainingRun(device(), make_method, sgd(), 2).net)), 0);
   }
+}
+
+/// The kinds of the next steps, if each of them is replayed.
+std::vector<int> kinds(Method& method, int steps) {
+  std::vector<int> result;
+  for (int i = 0; i < steps; ++i) {
+    result.push_back(method.next_step().value().kind);
+    method.replayed();
+  }
+  return result;
+}
+
+TEST_P(State, AReplayedStepCountsLikeOneThatRan) {
+  const std::pair<TpgmOptions, std::vector<int>> cases[] = {
+      {TpgmOptions(), {2, 2, 2, 2, 2, 2}},
+      {TpgmOptions().every(3), {1, 1, 2, 1, 1, 2}},
+      {TpgmOptions().every(3).project(ProjectWhen::kOnUpdate), {0, 0, 2, 0, 0, 2}},
+      {TpgmOptions().every(kEnd).radius_steps(2), {0, 0, 0, 0, 0, 0}},
+  };
+  for (const auto& [options, expected] : cases) {
+    TrainingRun ran(device(), make<Tpgm>(options), sgd(), 2),
+        replayed(device(), make<Tpgm>(options), sgd(), 2);
+    for (auto* run : {&ran, &replayed}) {
+      EXPECT_EQ(run->method->next_step().has_value(), options.every().at_end()) << "radii are to begin";
+      run->train(0, 1);
+    }
+    ran.train(1, 7);
+    EXPECT_EQ(kinds(*replayed.method, 6), expected);
+    EXPECT_TRUE(identical(replayed.method->state_dict()["step"], ran.method->state_dict()["step"]));
+  }
+  TrainingRun twice(device(), make<Tpgm>(TpgmOptions().every(2).radius_steps(4)), sgd(), 2);
+  twice.train(0, 1);
+  EXPECT_EQ(twice.method->next_step()->radius_losses, 0);
+  twice.method->replayed();
+  EXPECT_EQ(twice.method->next_step()->radius_losses, 4);
+
+  TrainingRun probing(device(), make<LpFt>(LpFtOptions().lp_steps(2)), sgd(), 2);
+  probing.method->replayed();
+  EXPECT_FALSE(probing.net->conv->weight.requires_grad());
+  probing.method->replayed();
+  EXPECT_TRUE(probing.net->conv->weight.requires_grad());
+}
+
+TEST_P(State, EveryMethodSaysWhatItsNextStepDoes) {
+  for (const auto& info : methods()) {
+    SCOPED_TRACE(info.name);
+    TrainingRun run(
+        device(), [&](Net& net) { return make_method(info.name, *net, named_tensors(*net), {}); }, sgd(), 2);
+    run.train(0, 2);
+    const auto plan = run.method->next_step();
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(plan->radius_losses, info.name == "tpgm" ? 1 : 0);
+    run.method->replayed();
+    EXPECT_EQ(run.method->next_step()->kind, plan->kind);
+  }
+  const OptimizerFactory own = [](auto radii) { return std::make_unique<torch::optim::SGD>(radii, 0.05); };
+  TrainingRun waits(device(), make<Tpgm>(TpgmOptions().radius_optimizer(own)), sgd(), 2);
+  waits.train(0, 2);
+  EXPECT_FALSE(waits.method->next_step());
+  TrainingRun fresh(device(), make<Ftp>(), sgd(), 2);
+  EXPECT_FALSE(fresh.method->next_step());
 }
 
 /// The mistake it guards against: load the checkpoint, then build the method on half-trained weights.

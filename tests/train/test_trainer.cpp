@@ -441,6 +441,21 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
   }
 }
 
+TEST_P(BadLoss, IsNamedWhenTheStepWasRecorded) {
+  for (const char* method : {"ft", "l2-sp", "mars-sp", "ftp", "spd"}) {
+    SCOPED_TRACE(method);
+    auto options = small_options();
+    options.method = method;
+    Batches batches(10, 10);
+    batches.all[8].images[1][0][3][3] = std::numeric_limits<float>::quiet_NaN();
+    batches.to(device());
+    RunSetup setup = setup_of(options, kResNet, device());
+    const std::string message = error_of([&] { Trainer(setup, nullptr, {}, batches.source()).run(); });
+    EXPECT_HAS(message, "step 9: the loss is nan");
+    EXPECT_HAS(message, "'picture 32'");
+  }
+}
+
 // --- phases -----------------------------------------------------------------------------------------------
 TEST_F(TrainerTest, ProbesThenFineTunes) {
   for (const char* opt : {"sgd", "adamw"}) {

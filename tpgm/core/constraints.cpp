@@ -114,10 +114,10 @@ Constraints::Constraints(std::string owner, const std::vector<Selected>& selecte
   partials_ = at::empty({static_cast<std::int64_t>(plan_.pieces.size())}, f64);
   tickets_ = at::zeros({size()}, f64.dtype(at::kInt));
   report_ = at::full({1}, kernels::kAllFinite, f64.dtype(at::kInt));
-  row_norms_ = at::zeros({plan_.rows}, f64);
   row_dots_ = at::empty({plan_.rows}, f64);
-  smallest_ = at::zeros({size()}, f64);
-  largest_ = at::zeros({size()}, f64);
+  distances_ = at::zeros({plan_.rows + 2 * size()}, f64);
+  smallest_ = distances_.slice(0, plan_.rows, plan_.rows + size());
+  largest_ = distances_.slice(0, plan_.rows + size());
   if (device_.is_cuda()) {
     host_report_ = at::full({1}, kernels::kAllFinite, at::TensorOptions(at::kInt).pinned_memory(true));
   }
@@ -201,9 +201,9 @@ kernels::Batch Constraints::batch(const std::vector<kernels::Operands>& operands
   return batch;
 }
 
-kernels::Norms Constraints::norms() const {
-  return {row_norms_.mutable_data_ptr<double>(), smallest_.mutable_data_ptr<double>(),
-          largest_.mutable_data_ptr<double>()};
+kernels::Norms Constraints::norms(const at::Tensor& distances) const {
+  auto* rows = distances.mutable_data_ptr<double>();
+  return {rows, rows + plan_.rows, rows + plan_.rows + size()};
 }
 
 kernels::RatioOf Constraints::ratio_of() const {
@@ -228,46 +228,65 @@ std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tenso
 void Constraints::measure(bool hold) {
   const Guards guards(device_);
   const auto weights = dense_tensors();
-  std::vector<at::Tensor> copies;
-  if (hold) {
-    for (const auto& tensor : weights) {
-      copies.push_back(
-          at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().requires_grad(false)));
-    }
-  }
+  auto copies = hold ? room_for(weights) : std::vector<at::Tensor>();
   measure(weights, copies);
-  held_ = std::move(copies);
+  release();
+  if (hold) {
+    held_ = std::move(copies);
+    holding_ = true;
+  }
+}
+
+/// Where to hold copies of `weights`. On the CPU a call may throw, and what was held must still be there.
+std::vector<at::Tensor> Constraints::room_for(const std::vector<at::Tensor>& weights) const {
+  std::vector<at::Tensor> room;
+  for (std::size_t k = 0; k < weights.size(); ++k) {
+    const auto& like = weights[k];
+    const bool again = device_.is_cuda() && keeps_memory_ && !held_.empty() && same_order(held_[k], like);
+    room.push_back(
+        again ? held_[k]
+              : at::empty_strided(like.sizes(), like.strides(), like.options().requires_grad(false)));
+  }
+  return room;
+}
+
+void Constraints::release() {
+  holding_ = false;
+  if (!keeps_memory_) {
+    held_.clear();
+  }
 }
 
 void Constraints::load_held(const std::vector<at::Tensor>& values) {
   const Guards guards(device_);
-  std::vector<at::Tensor> held;
   const auto like = dense_tensors();
   for (std::size_t k = 0; k < values.size(); ++k) {
     TORCH_CHECK(values[k].sizes() == like[k].sizes(), "[", owner_, "] '", names_[k], "' is ",
                 values[k].sizes(), " in the state, ", like[k].sizes(), " in the model");
-    held.push_back(store_anchor(values[k], like[k], AnchorStorage::kWeights));
   }
-  if (!held.empty()) {
-    measure(held, {});
+  if (values.empty()) {
+    release();
+    return;
   }
+  auto held = room_for(like);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    held[k].copy_(values[k]);
+  }
+  measure(held, {});
   held_ = std::move(held);
+  holding_ = true;
 }
 
 void Constraints::measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies) {
-  auto rows = at::empty_like(row_norms_);
-  auto smallest = at::empty_like(smallest_);
-  auto largest = at::empty_like(largest_);
+  // The check on the CPU may throw, and distances are to be as before then.
+  const auto measured = device_.is_cpu() ? at::empty_like(distances_) : distances_;
   const auto pointers = operands(weights, copies);
   backend_->distances(batch(pointers), norm_ == Norm::kL2 ? kernels::RowNorm::kL2 : kernels::RowNorm::kL1,
-                      {rows.mutable_data_ptr<double>(), smallest.mutable_data_ptr<double>(),
-                       largest.mutable_data_ptr<double>()});
+                      norms(measured));
   if (device_.is_cpu()) {
     check();
+    distances_.copy_(measured);
   }
-  row_norms_ = std::move(rows);
-  smallest_ = std::move(smallest);
-  largest_ = std::move(largest);
 }
 
 /// write(sources, targets), then what a tensor that lies otherwise than its source needs, and word to
@@ -349,7 +368,7 @@ void Constraints::add_displacement(std::vector<at::Tensor>& gradients, double fa
 
 void Constraints::restore() {
   const Guards guards(device_);
-  for (std::size_t k = 0; k < held_.size(); ++k) {
+  for (std::size_t k = 0; holding_ && k < held_.size(); ++k) {
     tensors_[k].copy_(held_[k]);
   }
   at::autocast::clear_cache();
@@ -369,7 +388,7 @@ void Constraints::expect_finite_loss(const at::Tensor& loss) {
 at::Tensor Constraints::finite() const { return report_.eq(kernels::kAllFinite); }
 
 void Constraints::post() {
-  if (device_.is_cuda() && !posted_) {
+  if (device_.is_cuda() && !posted_ && !capturing(device_)) {
     const Guards guards(device_);
     host_report_.copy_(report_, /*non_blocking=*/true);
     posted_.emplace(device_.type());
@@ -378,7 +397,7 @@ void Constraints::post() {
 }
 
 void Constraints::poll() {
-  if (posted_ && posted_->query()) {
+  if (posted_ && !capturing(device_) && posted_->query()) {
     posted_.reset();
     if (const auto code = host_report_.item<std::int32_t>(); code != kernels::kAllFinite) {
       raise(code);
@@ -387,6 +406,9 @@ void Constraints::poll() {
 }
 
 void Constraints::check() {
+  if (capturing(device_)) {
+    return;
+  }
   posted_.reset();
   if (const auto code = report_.item<std::int32_t>(); code != kernels::kAllFinite) {
     raise(code);

@@ -33,6 +33,9 @@ enum class Norm {
 /// NaN and Inf: on the CPU a call throws at once. On CUDA nothing waits: a flag on the device turns all later
 /// writes into no-ops, and the error comes from the first poll() after the flag has reached the host, or from
 /// check(), which waits for it. After the error the flag is clear.
+///
+/// In a graph: calls may be recorded while capturing() is true, and replayed. They read and write the same
+/// memory each time; poll(), post() and check() do nothing then and belong outside of the recording.
 class Constraints {
  public:
   /// `owner` names the method in messages. Throws if the tensors are on several devices.
@@ -56,7 +59,7 @@ class Constraints {
   /// release() or restore(), slopes() and project() start from the held copy, not from the tensors. If it
   /// throws, distances and held copy are as before.
   void measure(bool hold = false);
-  /// min and max over rows of the distances last measured.
+  /// min and max over rows of the distances last measured, in memory that the next measure() changes.
   const at::Tensor& smallest() const { return smallest_; }
   const at::Tensor& largest() const { return largest_; }
 
@@ -71,11 +74,14 @@ class Constraints {
   /// gradient ← gradient + factor · displacement.
   void add_displacement(std::vector<at::Tensor>& gradients, double factor);
 
-  bool holding() const { return !held_.empty(); }
+  bool holding() const { return holding_; }
   const std::vector<at::Tensor>& held() const { return held_; }
+  /// From now on the held copy keeps its memory (on CUDA), from one measure() to the next and after
+  /// release(): for a recorded step that reads what the one before it held.
+  void keep_held_memory() { keeps_memory_ = true; }
   /// Holds the given values (one per tensor, same shapes) as if they had been measured.
   void load_held(const std::vector<at::Tensor>& values);
-  void release() { held_.clear(); }
+  void release();
   /// Puts the held copy back into the tensors and releases it.
   void restore();
 
@@ -93,9 +99,11 @@ class Constraints {
   std::vector<at::Tensor> dense_tensors() const;
   std::vector<at::Tensor> sources() const;
   void check_unchanged() const;
+  std::vector<at::Tensor> room_for(const std::vector<at::Tensor>& weights) const;
   void measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies);
   kernels::Batch batch(const std::vector<kernels::Operands>& operands);
-  kernels::Norms norms() const;
+  kernels::Norms norms(const at::Tensor& distances) const;
+  kernels::Norms norms() const { return norms(distances_); }
   kernels::RatioOf ratio_of() const;
   std::vector<kernels::Operands> operands(const std::vector<at::Tensor>& weights,
                                           const std::vector<at::Tensor>& third);
@@ -111,13 +119,14 @@ class Constraints {
   std::vector<at::Tensor> tensors_;
   std::vector<at::Tensor> anchors_;
   std::vector<at::Tensor> held_;
+  bool holding_ = false, keeps_memory_ = false;
   mutable std::optional<std::int64_t> fingerprint_;
 
   const kernels::Backend* backend_;
   kernels::Plan plan_;
   at::Tensor plan_tensors_, plan_pieces_;  // the plan's arrays on the device
-  at::Tensor partials_, tickets_, report_;
-  at::Tensor row_norms_, row_dots_, smallest_, largest_;
+  at::Tensor partials_, tickets_, report_, row_dots_;
+  at::Tensor distances_, smallest_, largest_;  // of all rows, and behind them what the other two name
   at::Tensor host_report_;
   std::optional<c10::Event> posted_;
 };

@@ -11,6 +11,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
+
+#include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
@@ -157,7 +160,7 @@ class UnchangedBuffers {
 }  // namespace
 
 Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
-    : owner_(std::move(owner)), module_(&module) {
+    : owner_(std::move(owner)), module_(&module), device_(device) {
   const auto fork = [this](const char* name, at::Generator generator) {
     const auto state = forked_state(generator);
     streams_.push_back({name, generator, state});
@@ -183,7 +186,7 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   const ParkedGradients gradients_of_training(*module_);
   const EvalMode eval_mode(*module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;
-  for (auto& stream : streams_) {
+  for (auto& stream : capturing(device_) ? std::span<Stream>() : std::span(streams_)) {
     borrowed.push_back(std::make_unique<BorrowedStream>(stream.generator, stream.state));
   }
   const at::AutoGradMode with_grad(true);

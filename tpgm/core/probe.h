@@ -21,7 +21,8 @@ using Closure = std::function<at::Tensor()>;
 /// Afterwards everything else is as before: the gradients in .grad, the training flag of every submodule,
 /// buffers, and the global random streams. Closures have a random stream of their own that goes on from call
 /// to call, so one that draws its batch with torch::randint sees fresh batches and does not disturb the
-/// training data's order.
+/// training data's order. In a graph that is being recorded (see capturing()) they have none, and must draw
+/// nothing: the random streams are left alone.
 class Probe {
  public:
   /// Keeps a reference to `module`. The closures' stream starts from the global seed of this moment.
@@ -48,6 +49,7 @@ class Probe {
   };
   std::string owner_;
   torch::nn::Module* module_;
+  at::Device device_;
   std::vector<Stream> streams_;
 };
 

@@ -52,14 +52,25 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
   }
   pair_first_ = at::tensor(first, at::kLong).to(scalar_options.device());
   pair_second_ = at::tensor(second, at::kLong).to(scalar_options.device());
-  moments_ = at::zeros({3, static_cast<std::int64_t>(groups.size())}, scalar_options);
+  numbers_ = at::zeros({5, static_cast<std::int64_t>(groups.size())}, scalar_options);
+  forget();
+}
+
+/// As new.
+void Radii::forget() {
+  numbers_.zero_();
+  learned_ = numbers_[0];
+  radii_ = numbers_[1];
+  moments_ = numbers_.slice(0, 2);
+  optimizer_ = nullptr;
+  initialised_ = false;
 }
 
 const at::Tensor& Radii::prepare(const at::Tensor& smallest, const at::Tensor& largest) {
   const at::NoGradGuard no_grad;
   const bool relative = options_.scale() == RadiusScale::kRelative;
   const auto moved = largest > 0;
-  if (!learned_.defined()) {
+  if (!initialised_) {
     auto first =
         options_.init() == RadiusInit::kHalf ? smallest / 2 : at::full_like(smallest, options_.eps());
     if (relative) {
@@ -74,33 +85,26 @@ const at::Tensor& Radii::prepare(const at::Tensor& smallest, const at::Tensor& l
     return at::maximum(at::minimum(value, high), low);
   };
   const auto lowest = at::full_like(largest, kLowest);
-  at::Tensor next;
   if (relative) {
     const auto one = at::ones_like(largest);
-    next = at::where(moved, clamped(learned_, at::minimum(lowest / largest, one), one),
-                     at::clamp(learned_, 0, 1));
-    radii_ = at::maximum(next * largest, lowest);
+    learned_.copy_(at::where(moved, clamped(learned_, at::minimum(lowest / largest, one), one),
+                             at::clamp(learned_, 0, 1)));
+    radii_.copy_(at::maximum(learned_ * largest, lowest));
   } else {
-    next = clamped(learned_, lowest, largest);
-    radii_ = next;
-  }
-  if (optimizer_) {
-    learned_.copy_(next);  // the optimizer holds this tensor
-    radii_ = radii_.detach().clone();
-  } else {
-    learned_ = next;
+    learned_.copy_(clamped(learned_, lowest, largest));
+    radii_.copy_(learned_);
   }
   return radii_;
 }
 
-/// Gives the optimizer a tensor of its own to move, and the state it was saved with, if any. Changes nothing
-/// if the factory or the state is bad.
+/// Gives the optimizer the numbers to move (one of the user's a tensor of its own), and the state it was
+/// saved with, if any. Changes nothing if the factory or the state is bad.
 void Radii::start(const at::Tensor& learned, const std::string& optimizer_state) {
-  auto moved = learned.detach().clone();
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  if (options_.optimizer()) {
-    moved.requires_grad_(true);
-    optimizer = options_.optimizer()({moved});
+  if (!options_.optimizer()) {
+    learned_.copy_(learned);
+  } else {
+    auto moved = learned.detach().clone().requires_grad_(true);
+    auto optimizer = options_.optimizer()({moved});
     TORCH_CHECK(optimizer, "[Radii] the radius optimizer's factory returned nothing");
     if (!optimizer_state.empty()) {
       std::istringstream stream(optimizer_state);
@@ -108,13 +112,14 @@ void Radii::start(const at::Tensor& learned, const std::string& optimizer_state)
       archive.load_from(stream);
       optimizer->load(archive);
     }
+    learned_ = std::move(moved);
+    optimizer_ = std::move(optimizer);
   }
-  learned_ = std::move(moved);
-  optimizer_ = std::move(optimizer);
+  initialised_ = true;
 }
 
 void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
-  TORCH_INTERNAL_ASSERT(radii_.defined(), "update() before prepare()");
+  TORCH_INTERNAL_ASSERT(initialised_, "update() before prepare()");
   const at::NoGradGuard no_grad;
   const auto moved = largest > 0;
   auto gradient = slopes;
@@ -146,15 +151,14 @@ void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
   }
 }
 
-/// Builds new tensors instead of changing the old ones, so that a snapshot is a reference and costs nothing.
 void Radii::adam_step(const at::Tensor& gradient) {
   const auto m = kBeta1 * moments_[0] + (1 - kBeta1) * gradient;
   const auto v = kBeta2 * moments_[1] + (1 - kBeta2) * gradient * gradient;
   const auto step = moments_[2] + 1;
   const auto m_hat = m / (1 - at::pow(kBeta1, step));
   const auto v_hat = v / (1 - at::pow(kBeta2, step));
-  learned_ = learned_ - options_.lr() * m_hat / (v_hat.sqrt() + kAdamEps);
-  moments_ = at::stack({m, v, step});
+  learned_.copy_(learned_ - options_.lr() * m_hat / (v_hat.sqrt() + kAdamEps));
+  moments_.copy_(at::stack({m, v, step}));
 }
 
 std::string Radii::save_optimizer() const {
@@ -169,29 +173,26 @@ std::string Radii::save_optimizer() const {
 }
 
 Radii::Snapshot Radii::snapshot() const {
-  return {optimizer_ ? learned_.detach().clone() : learned_, moments_, radii_, save_optimizer()};
+  return {initialised_, numbers_.clone(), optimizer_ ? learned_.detach().clone() : at::Tensor(),
+          save_optimizer()};
 }
 
 void Radii::roll_back(const Snapshot& snapshot) {
-  learned_.reset();
-  optimizer_ = nullptr;
-  if (snapshot.learned.defined()) {
-    start(snapshot.learned, snapshot.optimizer);
+  forget();
+  numbers_.copy_(snapshot.numbers);
+  if (snapshot.initialised) {
+    start(snapshot.learned.defined() ? snapshot.learned : snapshot.numbers[0], snapshot.optimizer);
   }
-  moments_ = snapshot.moments;
-  radii_ = snapshot.radii;
 }
 
 void Radii::roll_back_unless(const at::Tensor& finite, const Snapshot& snapshot) {
-  TORCH_INTERNAL_ASSERT(!optimizer_ && snapshot.learned.defined());
-  learned_ = at::where(finite, learned_, snapshot.learned);
-  moments_ = at::where(finite, moments_, snapshot.moments);
-  radii_ = at::where(finite, radii_, snapshot.radii);
+  TORCH_INTERNAL_ASSERT(!optimizer_ && snapshot.initialised);
+  numbers_.copy_(at::where(finite, numbers_, snapshot.numbers));
 }
 
 NamedTensors Radii::state_dict() const {
   NamedTensors state;
-  if (learned_.defined()) {
+  if (initialised_) {
     state.insert("learned", learned_.detach().cpu().clone());
     state.insert("radii", radii_.cpu().clone());
     if (optimizer_) {
@@ -210,7 +211,7 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   const auto count = moments_.size(1);
   const auto* learned = state.find("learned");
   if (!learned) {
-    roll_back({{}, at::zeros_like(moments_), {}, {}});
+    forget();
     return;
   }
   const auto* moments = state.find("moments");
@@ -221,9 +222,9 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   TORCH_CHECK((options_.optimizer() ? optimizer : moments) != nullptr && state.contains("radii"), "[", owner,
               "] the state was saved with ", moments ? "the built-in" : "another",
               " radius optimizer; build the method with the same radius_optimizer");
-  TORCH_CHECK(
-      state["radii"].sizes() == learned->sizes() && (!moments || moments->sizes() == moments_.sizes()), "[",
-      owner, "] the state is damaged: its radii and moments differ in number");
+  TORCH_CHECK(learned->dim() == 1 && state["radii"].sizes() == learned->sizes() &&
+                  (!moments || moments->sizes() == moments_.sizes()),
+              "[", owner, "] the state is damaged: its radii and moments differ in number");
   try {
     start(learned->to(device),
           optimizer ? std::string(static_cast<const char*>(optimizer->const_data_ptr()), optimizer->nbytes())
@@ -231,8 +232,12 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   } catch (const std::exception& error) {
     TORCH_CHECK(false, "[", owner, "] the radius optimizer cannot read its state: ", error.what());
   }
-  radii_ = state["radii"].to(device).clone();
-  moments_ = moments ? moments->to(device).clone() : at::zeros_like(moments_);
+  radii_.copy_(state["radii"]);
+  if (moments) {
+    moments_.copy_(*moments);
+  } else {
+    moments_.zero_();
+  }
 }
 
 }  // namespace tpgm

@@ -47,7 +47,8 @@ struct RadiiOptions {
 };
 
 /// Radii of `count` tensors. `smallest` and `largest` below are the extremes of each tensor's row distances,
-/// measured on unprojected weights; all tensors are float64 of shape [count] on one device.
+/// measured on unprojected weights; all tensors are float64 of shape [count] on one device. With the built-in
+/// optimizer everything stays in the same memory, so that a recorded update() or prepare() can be replayed.
 class Radii {
  public:
   static constexpr double kLowest = 1e-8;
@@ -63,9 +64,9 @@ class Radii {
   /// get no gradient. Afterwards prepare() gives the clamped radii.
   void update(const at::Tensor& slopes, const at::Tensor& largest);
 
-  /// The radii as prepare() last gave them; undefined before.
+  /// The radii as prepare() last gave them, in memory that the next call changes; zeros before the first.
   const at::Tensor& values() const { return radii_; }
-  bool initialised() const { return learned_.defined(); }
+  bool initialised() const { return initialised_; }
 
   /// False if the optimizer is the user's: then update() may only be called once everything is known to be
   /// finite.
@@ -76,9 +77,10 @@ class Radii {
   /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
   void load_state_dict(const std::string& owner, const NamedTensors& state);
 
-  /// A point to come back to. With the built-in optimizer it is a few references and costs nothing.
+  /// A point to come back to.
   struct Snapshot {
-    at::Tensor learned, moments, radii;
+    bool initialised = false;
+    at::Tensor numbers, learned;  // `learned` where the optimizer is the user's
     std::string optimizer;
   };
   Snapshot snapshot() const;
@@ -89,13 +91,15 @@ class Radii {
  private:
   void adam_step(const at::Tensor& gradient);
   void start(const at::Tensor& learned, const std::string& optimizer_state);
+  void forget();
   std::string save_optimizer() const;
 
   RadiiOptions options_;
   at::Tensor pair_first_, pair_second_;  // neighbours in a group
-  at::Tensor learned_;                   // what the optimizer moves; undefined before the first prepare()
-  at::Tensor moments_;                   // Adam's state: m, v and the step count, one row each
-  at::Tensor radii_;
+  // The memory of all numbers, and its rows: what the optimizer moves (a leaf apart, where it is the user's),
+  // the radii, and Adam's state: m, v and the step count.
+  at::Tensor numbers_, learned_, radii_, moments_;
+  bool initialised_ = false;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

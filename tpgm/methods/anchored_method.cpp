@@ -15,6 +15,11 @@ AnchoredMethod::AnchoredMethod(std::string name, const std::vector<Selected>& se
 
 void AnchoredMethod::finish(const Closure&) { constraints_.check(); }
 
+void AnchoredMethod::replayed() {
+  constraints_.poll();
+  constraints_.post();
+}
+
 NamedTensors AnchoredMethod::state_dict() const {
   NamedTensors state;
   state.insert("method." + name_, at::scalar_tensor(1, at::kLong));

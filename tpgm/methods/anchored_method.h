@@ -12,7 +12,8 @@ namespace tpgm {
 
 /// A method over the trainable parameters of a module that have an anchor and are not excluded. Derive from
 /// it, use `constraints_` in the hooks, call constraints_.poll() at the start of a step and
-/// constraints_.post() at its end; see examples/3-own-method.cpp.
+/// constraints_.post() at its end; see examples/3-own-method.cpp. Say next_step() if its steps can be
+/// recorded.
 class AnchoredMethod : public Method {
  public:
   const Constraints& constraints() const { return constraints_; }
@@ -20,6 +21,7 @@ class AnchoredMethod : public Method {
   std::vector<std::string> constrained() const override { return constraints_.names(); }
   void finish(const Closure& radius_loss) override;
   void check() override { constraints_.check(); }
+  void replayed() override;
 
   /// Which anchor the state belongs to; derived methods add their own. Loading it beside another anchor
   /// throws: that catches a method that was built after the checkpoint was loaded into the model, and so took

@@ -16,6 +16,8 @@ class Ft final : public Method {
   using Options = FtOptions;
 
   explicit Ft(torch::nn::Module&, FtOptions = {}) {}
+
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
 };
 
 }  // namespace tpgm

@@ -14,6 +14,7 @@ Ftp::Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions optio
       radii_(RadiiOptions().init(RadiusInit::kEps).lr(options_.radius_lr()), constraints_.names(),
              constraints_.scalar_options()) {
   TORCH_CHECK(options_.k() >= 0 && options_.k() <= 1, "[Ftp] k must be in [0, 1], and is ", options_.k());
+  constraints_.keep_held_memory();
 }
 
 /// look() for errors. On CUDA the step that went wrong has held its weights before anybody knew; after an
@@ -35,6 +36,15 @@ void Ftp::check() {
 
 void Ftp::finish(const Closure&) { check(); }
 
+std::optional<StepPlan> Ftp::next_step() const {
+  return radii_.initialised() && constraints_.holding() ? std::optional(StepPlan()) : std::nullopt;
+}
+
+void Ftp::replayed() {
+  or_forget([this] { constraints_.poll(); });
+  constraints_.post();
+}
+
 void Ftp::before_step() {
   or_forget([this] { constraints_.poll(); });
   if (constraints_.holding()) {  // there was a step before
@@ -48,7 +58,7 @@ void Ftp::after_step(const Closure&) {
   TORCH_CHECK(!constraints_.holding() || slopes_,
               "[Ftp] after_step() without before_step(); call it after backward()");
   const auto before = radii_.snapshot();
-  const auto last_largest = constraints_.largest();
+  const auto last_largest = constraints_.largest().clone();
   constraints_.measure(/*hold=*/true);
   if (!radii_.initialised()) {
     check();
@@ -58,7 +68,7 @@ void Ftp::after_step(const Closure&) {
     slopes_.reset();
   }
   constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
-  if (before.learned.defined()) {
+  if (before.initialised) {
     radii_.roll_back_unless(constraints_.finite(), before);
   }
   constraints_.post();

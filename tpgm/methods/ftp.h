@@ -58,6 +58,9 @@ class Ftp final : public AnchoredMethod {
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   void check() override;
+  /// None before the radii have begun, and after an error, when nothing is held.
+  std::optional<StepPlan> next_step() const override;
+  void replayed() override;
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 

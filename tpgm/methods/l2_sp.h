@@ -39,6 +39,7 @@ class L2Sp final : public AnchoredMethod {
   L2Sp(torch::nn::Module& module, const NamedTensors& anchor, L2SpOptions options = {});
 
   void before_step() override;
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
 
  private:
   L2SpOptions options_;

@@ -37,6 +37,9 @@ class LpFt final : public Method {
   bool probing() const { return probing_; }
 
   void after_step(const Closure& radius_loss) override;
+  /// The first step of the second phase is of the same kind, and differs by the parameters that train.
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
+  void replayed() override { after_step(nullptr); }
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 

@@ -38,6 +38,7 @@ class MarsSp final : public AnchoredMethod {
   MarsSp(torch::nn::Module& module, const NamedTensors& anchor, MarsSpOptions options = {});
 
   void after_step(const Closure& radius_loss) override;
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
 
  private:
   at::Tensor radii_;

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,13 @@
 namespace tpgm {
 
 using NamedNumbers = torch::OrderedDict<std::string, double>;
+
+/// What a step does on the device. Steps of one kind launch the same kernels on the same memory, so that a
+/// loop may record one of them (in a CUDA graph) and replay it in place of the others.
+struct StepPlan {
+  int kind = 0;
+  std::int64_t radius_losses = 0;  ///< how often after_step() calls its closure
+};
 
 /// A fine-tuning method, attached to a module for one training run. A loop calls, in every step,
 ///
@@ -58,6 +67,14 @@ class Method {
   /// where you read the loss, or between before_step() and the optimizer's step to keep bad gradients out of
   /// the weights.
   virtual void check() {}
+
+  /// What the next step will do; none: it cannot be recorded. A method that says something here keeps what it
+  /// needs from step to step in memory of its own that stays where it is, does in a step of one kind the same
+  /// whatever the numbers on the device are, and waits for nothing. It is asked again before every step.
+  virtual std::optional<StepPlan> next_step() const { return std::nullopt; }
+  /// A recorded step was replayed in place of before_step() and after_step(): counters on the host move on.
+  /// Throws as hooks do.
+  virtual void replayed() {}
 
   /// Everything the method needs to go on bit for bit in another process, except the weights and the anchor.
   /// All tensors are copies on the CPU.

@@ -20,7 +20,7 @@ Spd::Spd(torch::nn::Module& module, const NamedTensors& anchor, SpdOptions optio
 void Spd::before_step() {
   constraints_.poll();
   constraints_.measure();
-  distance_before_ = constraints_.largest();
+  distance_before_ = constraints_.largest().clone();
   // The slope is ⟨g, Δ⟩ / n, of which only the sign matters; the radii do not, because all rows count.
   astray_ = constraints_.slopes(constraints_.gradients(), distance_before_, kernels::Rows::kAll) > 0;
 }
@@ -33,6 +33,7 @@ void Spd::after_step(const Closure&) {
   const auto pulled = astray_->logical_and(distance > 0);
   constraints_.interpolate(at::where(pulled, 1 - options_.lambda() * added, at::ones_like(distance)));
   astray_.reset();
+  distance_before_.reset();
   constraints_.post();
 }
 

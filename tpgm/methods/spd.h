@@ -41,12 +41,13 @@ class Spd final : public AnchoredMethod {
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
   void load_state_dict(const NamedTensors& state) override;
 
  private:
   SpdOptions options_;
   std::optional<at::Tensor> astray_;  // per tensor, for the step under way
-  at::Tensor distance_before_;
+  at::Tensor distance_before_;        // the same
 };
 
 }  // namespace tpgm

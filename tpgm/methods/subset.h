@@ -36,6 +36,8 @@ class Subset : public Method {
   /// Makes everything trainable again that was so before.
   void unfreeze();
 
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
+
  protected:
   using Keep = std::function<bool(const torch::nn::Module& module, const std::string& name)>;
   /// keep(direct owner, own name) decides on parameters outside the head.

@@ -3,6 +3,7 @@
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 namespace tpgm {
 namespace {
@@ -52,7 +53,8 @@ Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions op
       radius_steps_(options_.radius_steps().value_or(options_.every().at_end() ? 200 : 1)),
       radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
              constraints_.scalar_options()),
-      probe_(name_, module, constraints_.device()) {
+      probe_(name_, module, constraints_.device()),
+      distances_(at::zeros({constraints_.size()}, constraints_.scalar_options())) {
   TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
               "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
@@ -96,8 +98,16 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
   if (!wait) {
     radii_.roll_back_unless(constraints_.finite(), before);
   }
-  distances_ = constraints_.largest();
+  note_distances();
   return loss;
+}
+
+void Tpgm::note_distances() {
+  // On the CPU what is not finite has been thrown by now.
+  const auto& measured = constraints_.largest();
+  distances_.copy_(constraints_.device().is_cpu() ? measured
+                                                  : at::where(constraints_.finite(), measured, distances_));
+  has_distances_ = true;
 }
 
 void Tpgm::learn_and_project(const Closure& radius_loss) {
@@ -126,19 +136,45 @@ void Tpgm::project() {
   if (!wait) {
     radii_.roll_back_unless(constraints_.finite(), before);
   }
-  distances_ = constraints_.largest();
+  note_distances();
   constraints_.post();
 }
 
+Tpgm::Kind Tpgm::kind() const {
+  if (options_.every().at_end()) {
+    return kNothing;
+  }
+  if (step_ % options_.every().steps == 0) {
+    return kLearn;
+  }
+  return options_.project() == ProjectWhen::kAlways ? kProject : kNothing;
+}
+
 void Tpgm::after_step(const Closure& radius_loss) {
-  if (!options_.every().at_end()) {
-    if (step_ % options_.every().steps == 0) {
+  switch (kind()) {
+    case kLearn:
       learn_and_project(radius_loss);
-    } else if (options_.project() == ProjectWhen::kAlways) {
+      break;
+    case kProject:
       project();
-    }
+      break;
+    case kNothing:
+      break;
   }
   ++step_;
+}
+
+std::optional<StepPlan> Tpgm::next_step() const {
+  const auto next = kind();
+  if (next != kNothing && !(radii_.initialised() && radii_.updates_on_device())) {
+    return std::nullopt;  // it waits for the device
+  }
+  return StepPlan{next, next == kLearn ? radius_steps_ : 0};
+}
+
+void Tpgm::replayed() {
+  ++step_;
+  AnchoredMethod::replayed();
 }
 
 void Tpgm::finish(const Closure& radius_loss) {
@@ -154,7 +190,7 @@ torch::OrderedDict<std::string, double> Tpgm::radii() const {
 }
 
 torch::OrderedDict<std::string, double> Tpgm::ratios() const {
-  if (!distances_.defined()) {
+  if (!has_distances_) {
     return torch::OrderedDict<std::string, double>();
   }
   return constraints_.by_name(
@@ -167,7 +203,7 @@ NamedTensors Tpgm::state_dict() const {
   put(state, "scale", static_cast<std::int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
   put(state, "probe.", probe_.state_dict());
-  if (distances_.defined()) {
+  if (has_distances_) {
     state.insert("distances", distances_.cpu().clone());
   }
   return state;
@@ -181,7 +217,10 @@ void Tpgm::load_state_dict(const NamedTensors& state) {
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));
   const auto* distances = state.find("distances");
-  distances_ = distances ? distances->to(constraints_.device()) : at::Tensor();
+  has_distances_ = distances != nullptr;
+  if (distances) {
+    distances_.copy_(*distances);
+  }
   step_ = step;
 }
 

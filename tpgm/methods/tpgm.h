@@ -112,18 +112,26 @@ class Tpgm final : public AnchoredMethod {
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   bool needs_radius_data() const override { return radius_steps_ > 0; }
+  /// Learn and project, project, or neither. None before the radii have begun, and with an optimizer of the
+  /// user's for them.
+  std::optional<StepPlan> next_step() const override;
+  void replayed() override;
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 
  private:
+  enum Kind { kNothing, kProject, kLearn };  // of a step
+  Kind kind() const;
   void learn_and_project(const Closure& radius_loss);
   at::Tensor learn(const Closure& radius_loss);
+  void note_distances();
 
   TpgmOptions options_;
   std::int64_t radius_steps_;
   Radii radii_;
   Probe probe_;
-  at::Tensor distances_;  // that the radii were last clamped to
+  at::Tensor distances_;  // that the radii were last clamped to, if they were
+  bool has_distances_ = false;
   std::int64_t step_ = 0;
 };
 

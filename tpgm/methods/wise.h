@@ -39,6 +39,7 @@ class Wise final : public AnchoredMethod {
 
   /// May be called once: a second call would interpolate what is already interpolated.
   void finish(const Closure& radius_loss) override;
+  std::optional<StepPlan> next_step() const override { return StepPlan(); }
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 

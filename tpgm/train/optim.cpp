@@ -16,6 +16,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
@@ -29,6 +30,7 @@
 #include <utility>
 
 #include "tpgm/core/names.h"
+#include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
@@ -127,6 +129,13 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
   }
 }
 
+// The groups' rates on a CUDA device, where recorded steps find them.
+struct Rates {
+  at::Device device;
+  at::Tensor lr, scales;  // as they are set, in double
+  at::Tensor rates;       // of the groups, as the kernels take them
+};
+
 // As torch.optim.SGD computes it tensor by tensor.
 void plain_sgd(Batch& batch, const OptimOptions& options, double weight_decay, double lr) {
   auto steps = batch.gradients;
@@ -143,21 +152,16 @@ void plain_sgd(Batch& batch, const OptimOptions& options, double weight_decay, d
   at::_foreach_add_(batch.parameters, steps, -lr);
 }
 
-void take_step(Batch& batch, const OptimOptions& options, double weight_decay, double lr) {
+// `lr` is a number, or a tensor with one on the parameters' device.
+template <class Rate>
+void take_fused_step(Batch& batch, const OptimOptions& options, double weight_decay, const Rate& lr) {
   const auto& [beta1, beta2] = options.betas();
   switch (options.opt()) {
-    case Opt::kSgd: {
-      const auto& parameter = batch.parameters[0];
-      if (parameter.is_cpu() && c10::elementSize(parameter.scalar_type()) == 2) {
-        // LibTorch's fused kernel (to 2.13 at least) moves only the elements behind the last whole vector.
-        plain_sgd(batch, options, weight_decay, lr);
-        return;
-      }
+    case Opt::kSgd:
       at::_fused_sgd_(batch.parameters, batch.gradients, batch.first, weight_decay, options.momentum(), lr,
                       /*dampening=*/0, options.nesterov() && options.momentum() != 0, /*maximize=*/false,
                       batch.fresh);
       return;
-    }
     case Opt::kAdam:
       at::_foreach_add_(batch.steps, 1);
       at::_fused_adam_(batch.parameters, batch.gradients, batch.first, batch.second, {}, batch.steps, lr,
@@ -171,12 +175,24 @@ void take_step(Batch& batch, const OptimOptions& options, double weight_decay, d
   }
 }
 
+void take_cpu_step(Batch& batch, const OptimOptions& options, double weight_decay, double lr) {
+  if (options.opt() == Opt::kSgd && c10::elementSize(batch.parameters[0].scalar_type()) == 2) {
+    // LibTorch's fused kernel (to 2.13 at least) moves only the elements behind the last whole vector.
+    plain_sgd(batch, options, weight_decay, lr);
+  } else {
+    take_fused_step(batch, options, weight_decay, lr);
+  }
+}
+
 }  // namespace
 
 struct Optimizer::Impl {
   std::vector<ParameterGroup> groups;
   OptimOptions options;
   std::vector<std::vector<State>> states;  // of the groups' parameters
+  double lr = 0;
+  std::vector<Rates> rates;  // of the devices that have parameters, but for the CPU
+  int64_t generation = 0;
 
   bool is_sgd() const { return options.opt() == Opt::kSgd; }
   std::vector<Slot> slots() const {
@@ -186,10 +202,24 @@ struct Optimizer::Impl {
   }
 
   void reset() {
+    ++generation;
     states.clear();
     for (const ParameterGroup& group : groups) {
       states.emplace_back(group.parameters.size());
     }
+  }
+
+  // Made when it is first asked for: the module may move before its first step.
+  Rates& rates_on(at::Device device) {
+    for (Rates& each : rates) {
+      if (each.device == device) return each;
+    }
+    std::vector<double> scales;
+    for (const ParameterGroup& group : groups) scales.push_back(group.lr_scale);
+    const auto options = at::TensorOptions(at::kDouble).device(device);
+    return rates.emplace_back(device, at::zeros({}, options).fill_(lr),
+                              at::tensor(scales, at::kDouble).to(device),
+                              at::zeros({static_cast<int64_t>(groups.size())}, options.dtype(at::kFloat)));
   }
 
   std::vector<Batch> batches(size_t g) {
@@ -207,6 +237,8 @@ struct Optimizer::Impl {
       State& state = states[g][k];
       const bool fresh = !all_slots.empty() && !state.first.defined();
       if (fresh) {
+        TORCH_CHECK(!capturing(parameter.device()), "[Optimizer::step] '", name,
+                    "' has its first gradient in a step that is being recorded; take one before");
         // SGD's first step writes the momentum without a look at it.
         state.first = is_sgd() ? at::empty_like(parameter) : at::zeros_like(parameter);
         if (!is_sgd()) {
@@ -248,12 +280,33 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& opt
 Optimizer::~Optimizer() = default;
 
 void Optimizer::step(double lr) {
+  set_lr(lr);
+  step();
+}
+
+void Optimizer::set_lr(double lr) {
   TORCH_CHECK(is_rate(lr), "[Optimizer::step] lr must be a rate of at least 0, and is ", lr);
+  impl_->lr = lr;
+  for (const Rates& rates : impl_->rates) rates.lr.fill_(lr);
+}
+
+void Optimizer::step() {
   const at::NoGradGuard no_grad;
+  std::vector<at::Device> computed;  // devices whose rates are those of this step
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
-    const ParameterGroup& group = impl_->groups[g];
+    const double weight_decay = impl_->groups[g].weight_decay;
     for (Batch& batch : impl_->batches(g)) {
-      take_step(batch, impl_->options, group.weight_decay, lr * group.lr_scale);
+      const at::Device device = batch.parameters[0].device();
+      if (device.is_cpu()) {
+        take_cpu_step(batch, impl_->options, weight_decay, impl_->lr * impl_->groups[g].lr_scale);
+        continue;
+      }
+      Rates& rates = impl_->rates_on(device);
+      if (std::find(computed.begin(), computed.end(), device) == computed.end()) {
+        rates.rates.copy_(rates.lr * rates.scales);
+        computed.push_back(device);
+      }
+      take_fused_step(batch, impl_->options, weight_decay, rates.rates[static_cast<int64_t>(g)]);
     }
   }
 }
@@ -298,6 +351,8 @@ at::Tensor Optimizer::clip_grad_norm(double most) {
 }
 
 void Optimizer::reset() { impl_->reset(); }
+
+std::int64_t Optimizer::generation() const { return impl_->generation; }
 
 const std::vector<ParameterGroup>& Optimizer::groups() const { return impl_->groups; }
 
@@ -378,6 +433,7 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
                 "'. Build the optimizer with the parameters and options that it was saved with");
   }
   impl_->states = std::move(loaded);
+  ++impl_->generation;
 }
 
 Opt parse_opt(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <torch/arg.h>
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ struct ParameterGroup {
 /// float32, float64, bfloat16 and float16; parameters of several types and devices may share a group. The
 /// state is of the parameters' type and follows them when they change their memory format, not to another
 /// device or type: reset() then, or build the optimizer after moving the model.
+///
+/// On CUDA the rate is a number on the device (fp32, as the kernels take it there): step() can be recorded in
+/// a graph and replayed with another rate, once every parameter with a gradient has a state.
 class Optimizer {
  public:
   /// Refers to the parameters. Throws, naming it, for one that is no dense floating-point leaf or is there
@@ -45,8 +49,12 @@ class Optimizer {
   Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& options);
   ~Optimizer();
 
-  /// Takes a step with rate lr · lr_scale in each group.
+  /// Takes a step with rate lr · lr_scale in each group: set_lr(lr), then step().
   void step(double lr);
+  /// The rate of the steps from now on, recorded ones among them.
+  void set_lr(double lr);
+  /// Takes a step with the rate that was set.
+  void step();
   /// Gradients become none.
   void zero_grad();
   /// Scales all gradients so that their norm together is at most `most` (torch.nn.utils.clip_grad_norm_).
@@ -56,6 +64,9 @@ class Optimizer {
   void reset();
 
   const std::vector<ParameterGroup>& groups() const;
+
+  /// Another number whenever reset() or load_state_dict() has put the state elsewhere in memory.
+  std::int64_t generation() const;
 
   /// By the parameters' names; copies on the CPU. "NAME.momentum" of SGD, "NAME.exp_avg", "NAME.exp_avg_sq"
   /// and "NAME.step" of the others, for parameters that had a gradient; "optimizer", which one it is. Loading

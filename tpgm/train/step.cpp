@@ -1,8 +1,9 @@
-// Forward and backward, eagerly or from a graph.
+// Steps as they are, and steps from a graph.
 #include "tpgm/train/step.h"
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -14,9 +15,12 @@ namespace {
 // Libraries choose their kernels and take their workspaces in the first steps, which a graph must not see.
 constexpr int64_t kWarmUp = 3;
 
-bool same_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.defined() && b.defined() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         a.scalar_type() == b.scalar_type();
+void put(const at::Tensor& tensor, at::Tensor& buffer) {
+  if (buffer.defined()) {
+    buffer.copy_(tensor, /*non_blocking=*/true);
+  } else {
+    buffer = tensor.clone();
+  }
 }
 
 }  // namespace
@@ -46,18 +50,131 @@ at::Tensor contrastive_loss(const at::Tensor& logits, const at::Tensor& labels) 
   return (at::cross_entropy_loss(scores, labels) - (found * share).sum() / share.sum()) / 2;
 }
 
+TrainingStep::Layout::Layout(const at::Tensor& tensor)
+    : sizes(tensor.sizes().vec()), strides(tensor.strides().vec()), type(tensor.scalar_type()) {}
+
 TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimizer,
                            const StepOptions& options)
     : model_(model),
       method_(method),
       optimizer_(optimizer),
       options_(options),
-      parameters_(model.parameters()) {}
+      tensors_(named_tensors(model).values()) {}
 
-int64_t TrainingStep::trainable() const {
-  int64_t count = 0;
-  for (const auto& parameter : parameters_) count += parameter.requires_grad() ? 1 : 0;
-  return count;
+at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
+  std::optional<Autocast> autocast;
+  if (options_.amp()) autocast.emplace(batch.images.device().type());
+  return classification_loss(model_.forward(batch.images), batch.labels);
+}
+
+int64_t TrainingStep::recorded() const {
+  return std::count_if(kinds_.begin(), kinds_.end(),
+                       [](const auto& each) { return each.second.recording != nullptr; });
+}
+
+void TrainingStep::forget() {
+  kinds_.clear();
+  memory_.reset();
+  images_ = labels_ = targets_ = at::Tensor();
+}
+
+// Recordings know addresses, and which parameters have gradients.
+void TrainingStep::follow_changes() {
+  std::vector<Place> places;
+  for (const auto& tensor : tensors_) {
+    places.emplace_back(tensor.defined() ? tensor.const_data_ptr() : nullptr, tensor.requires_grad());
+  }
+  const bool changed = places != places_ || optimizer_.generation() != generation_;
+  if (changed) forget();
+  if (changed || !model_.is_training()) train_mode(model_);
+  places_ = std::move(places);
+  generation_ = optimizer_.generation();
+}
+
+bool TrainingStep::records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets) {
+  if (!options_.cuda_graph() || options_.batches() != 1 || !images.is_cuda()) return false;
+  follow_changes();
+  if (data_ != Layouts{Layout(images), Layout(labels), Layout(targets)}) return false;
+  const auto plan = method_.next_step();
+  const auto kind = plan ? kinds_.find(plan->kind) : kinds_.end();
+  if (kind == kinds_.end()) return false;
+  // The first is recorded when all kinds that there are can be: a step that runs as it is needs its memory
+  // beside that of the recordings.
+  return kind->second.recording || std::all_of(kinds_.begin(), kinds_.end(),
+                                               [](const auto& each) { return each.second.warm >= kWarmUp; });
+}
+
+TrainingStep::Result TrainingStep::step(const at::Tensor& images, const at::Tensor& labels,
+                                        const at::Tensor& targets, double lr,
+                                        const NextRadiusBatch& next_radius_batch) {
+  std::deque<RadiusBatch> fetched;
+  if (records(images, labels, targets)) {
+    const auto plan = *method_.next_step();
+    TORCH_CHECK(next_radius_batch || plan.radius_losses == 0,
+                "[TrainingStep] the method learns from radius data, and there are none");
+    Kind& kind = kinds_[plan.kind];
+    Layouts layouts;
+    for (int64_t i = 0; i < plan.radius_losses; ++i) {
+      const auto& [x, y] = fetched.emplace_back(next_radius_batch());
+      layouts.insert(layouts.end(), {Layout(x), Layout(y)});
+    }
+    if (layouts == kind.radius_data) {
+      optimizer_.set_lr(lr);
+      return replay(kind, images, labels, targets, fetched);
+    }
+  }
+  const Result result = backward(images, labels, targets);
+  const auto next = [&] {
+    if (fetched.empty()) return next_radius_batch();
+    const RadiusBatch batch = fetched.front();
+    fetched.pop_front();
+    return batch;
+  };
+  update(lr, next_radius_batch ? next : NextRadiusBatch());
+  return result;
+}
+
+TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, const at::Tensor& labels,
+                                          const at::Tensor& targets,
+                                          const std::deque<RadiusBatch>& radius_batches) {
+  put(images, images_);
+  put(labels, labels_);
+  put(targets, targets_);
+  const bool is_new = !kind.recording;
+  auto recording = is_new ? std::make_unique<Recording>() : std::move(kind.recording);
+  recording->radius_batches.resize(radius_batches.size());
+  for (size_t i = 0; i < radius_batches.size(); ++i) {
+    put(radius_batches[i].images, recording->radius_batches[i].images);
+    put(radius_batches[i].labels, recording->radius_batches[i].labels);
+  }
+  if (is_new) {
+    if (!memory_) memory_ = CudaGraph::memory();
+    optimizer_.zero_grad();
+    recording->graph.capture(memory_, [&] {
+      recording->result = run(images_, labels_, targets_);
+      auto batch = recording->radius_batches.begin();
+      take_step([&] { return radius_loss(*batch++); });
+    });
+  }
+  recording->graph.replay();
+  // The graph writes to the same memory again in the next step.
+  const Result result = {recording->result.loss.clone(), recording->result.right.clone()};
+  kind.recording = std::move(recording);
+  if (!is_new) method_.replayed();  // a new one has called the hooks
+  return result;
+}
+
+TrainingStep::Result TrainingStep::backward(const at::Tensor& images, const at::Tensor& labels,
+                                            const at::Tensor& targets) {
+  follow_changes();
+  const Layouts data{Layout(images), Layout(labels), Layout(targets)};
+  usual_ = data == data_;
+  if (!usual_ && recorded() == 0) {
+    kinds_.clear();
+    data_ = data;
+    usual_ = true;
+  }
+  return run(images, labels, targets);
 }
 
 TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tensor& labels,
@@ -77,54 +194,34 @@ TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tenso
   return {loss.detach(), (logits.argmax(1) == labels).sum()};
 }
 
-TrainingStep::Result TrainingStep::replay(const at::Tensor& images, const at::Tensor& labels,
-                                          const at::Tensor& targets) {
-  if (!graph_) {
-    images_ = images.clone();
-    labels_ = labels.clone();
-    targets_ = targets.clone();
-    graph_ = std::make_unique<CudaGraph>();
-    optimizer_.zero_grad();
-    graph_->capture([this] { result_ = run(images_, labels_, targets_); });
-    gradients_.clear();
-    for (const auto& parameter : parameters_) gradients_.push_back(parameter.grad());
-  } else {
-    images_.copy_(images, /*non_blocking=*/true);
-    labels_.copy_(labels, /*non_blocking=*/true);
-    targets_.copy_(targets, /*non_blocking=*/true);
-  }
-  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
-  graph_->replay();
-  // The graph writes to the same memory again in the next step.
-  return {result_.loss.clone(), result_.right.clone()};
+void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
+  const auto plan = method_.next_step();
+  Layouts radius_data;
+  optimizer_.set_lr(lr);
+  const auto loss = [&] {
+    const RadiusBatch batch = next_radius_batch();
+    radius_data.insert(radius_data.end(), {Layout(batch.images), Layout(batch.labels)});
+    return radius_loss(batch);
+  };
+  take_step(next_radius_batch ? loss : Closure());
+  if (!plan || !usual_) return;
+  Kind& kind = kinds_[plan->kind];
+  if (kind.recording) return;
+  kind.warm = kind.warm > 0 && kind.radius_data == radius_data ? kind.warm + 1 : 1;
+  kind.radius_data = std::move(radius_data);
 }
 
-TrainingStep::Result TrainingStep::backward(const at::Tensor& images, const at::Tensor& labels,
-                                            const at::Tensor& targets) {
-  if (const int64_t count = trainable(); count != trainable_ || !model_.is_training()) {
-    train_mode(model_);
-    graph_.reset();
-    warm_ = 0;
-    trainable_ = count;
-  }
-  const bool graph = options_.cuda_graph() && options_.batches() == 1 && images.is_cuda();
-  if (graph && warm_ >= kWarmUp &&
-      (!graph_ || (same_layout(images, images_) && same_layout(targets, targets_))))
-    return replay(images, labels, targets);
-  ++warm_;
-  return run(images, labels, targets);
-}
-
-void TrainingStep::update(double lr, const Closure& radius_loss) {
+// After the gradients: the rest of a step, as it runs and as it is recorded.
+void TrainingStep::take_step(const Closure& radius_loss) {
   method_.before_step();
   if (options_.clip_grad() > 0) optimizer_.clip_grad_norm(options_.clip_grad());
-  optimizer_.step(lr);
+  optimizer_.step();
   if (model_.text) {  // as CLIP's authors have it: a larger scale makes training unstable
     const at::NoGradGuard no_grad;
     model_.logit_scale.clamp_max_(std::log(100.0));
   }
+  optimizer_.zero_grad();  // a radius step can use their memory
   method_.after_step(radius_loss);
-  optimizer_.zero_grad();
 }
 
 }  // namespace tpgm

@@ -5,7 +5,11 @@
 #include <torch/arg.h>
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tpgm/methods/method.h"
@@ -18,8 +22,7 @@ namespace tpgm {
 struct StepOptions {
   /// bf16 by autocast; the parameters are fp32 masters.
   TORCH_ARG(bool, amp) = false;
-  /// On CUDA, and with one batch a step, replay forward and backward from a graph where batches have one
-  /// shape.
+  /// On CUDA, and with one batch a step, record whole steps and replay them where batches have one shape.
   TORCH_ARG(bool, cuda_graph) = true;
   /// Batches whose gradients are averaged into one step.
   TORCH_ARG(int64_t, batches) = 1;
@@ -31,7 +34,8 @@ struct StepOptions {
   TORCH_ARG(bool, contrastive) = false;
 };
 
-/// Refers to model, method and optimizer, which must outlive it. Nothing here waits for the device.
+/// Refers to model, method and optimizer, which must outlive it. Nothing here waits for the device, but for
+/// the few steps that are being recorded.
 class TrainingStep {
  public:
   TrainingStep(Classifier& model, Method& method, Optimizer& optimizer, const StepOptions& options);
@@ -40,35 +44,88 @@ class TrainingStep {
     at::Tensor loss;   ///< mean over the batch, detached, on the device
     at::Tensor right;  ///< how many predictions are the label, on the device
   };
+  /// A batch of held-out data, for methods that learn from them.
+  struct RadiusBatch {
+    at::Tensor images, labels;
+  };
+  /// Gives the next one. It is called when the method asks, or for a recorded step beforehand, so it should
+  /// draw nothing from the global random streams.
+  using NextRadiusBatch = std::function<RadiusBatch()>;
+
+  /// A whole step of one batch: backward() and update(). On CUDA, with options.cuda_graph() and a method that
+  /// can be recorded, the first few steps of each kind run as they are; then one is recorded, and from there
+  /// on a step is one launch that does the same, bit for bit. A batch of another shape runs as it is.
+  /// Recordings are forgotten when other parameters train, or when weights or the optimizer's state have
+  /// moved to other memory.
+  Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
+              const NextRadiusBatch& next_radius_batch = {});
+  /// True if step() would record or replay these. For a loop that wants to look at a loss before the update,
+  /// and has backward() and update() for the others.
+  bool records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
+
   /// Gradients of one of the step's batches, added to those before it. `labels` [n] are what predictions are
   /// compared with; the loss is that of `targets`: labels as numbers [n], or shares of classes [n, classes].
   ///
   /// Modules train, but for BatchNorms whose parameters are all frozen: what is frozen stays as it is.
   Result backward(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
-  /// The method's hooks around the optimizer's step, after all of the step's batches. Gradients are none
-  /// then.
-  void update(double lr, const Closure& radius_loss);
+  /// The method's hooks around the optimizer's step, after all of the step's batches. Gradients are none from
+  /// the optimizer's step on.
+  void update(double lr, const NextRadiusBatch& next_radius_batch = {});
   /// Forgets the batches so far.
   void skip() { optimizer_.zero_grad(); }
 
+  /// The loss that a method learns radii from, with its graph.
+  at::Tensor radius_loss(const RadiusBatch& batch);
+
+  /// How many kinds of steps (see StepPlan) are recorded now.
+  int64_t recorded() const;
+  /// Forgets the recordings and gives their memory back; steps warm up anew.
+  void forget();
+
  private:
+  /// What a tensor must have in common with the one that was recorded.
+  struct Layout {
+    explicit Layout(const at::Tensor& tensor);
+    bool operator==(const Layout&) const = default;
+    std::vector<int64_t> sizes, strides;
+    at::ScalarType type;
+  };
+  using Layouts = std::vector<Layout>;
+  /// A step in a graph, and where it reads radius data and leaves its result.
+  struct Recording {
+    CudaGraph graph;
+    std::vector<RadiusBatch> radius_batches;
+    Result result;
+  };
+  /// Of all steps of one kind.
+  struct Kind {
+    int64_t warm = 0;     // steps that ran as they are, one after the other with the same layouts
+    Layouts radius_data;  // of their radius batches
+    std::unique_ptr<Recording> recording;
+  };
+  /// Where a tensor is, and whether it trains: what a recording took for granted.
+  using Place = std::pair<const void*, bool>;
+
   Result run(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
-  Result replay(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
-  int64_t trainable() const;
+  void take_step(const Closure& radius_loss);
+  Result replay(Kind& kind, const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets,
+                const std::deque<RadiusBatch>& radius_batches);
+  void follow_changes();
 
   Classifier& model_;
   Method& method_;
   Optimizer& optimizer_;
   StepOptions options_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> tensors_;  // parameters and buffers
 
-  // Of the graph: its inputs, its outputs, the gradients it writes.
-  std::unique_ptr<CudaGraph> graph_;
+  std::map<int, Kind> kinds_;
+  // Recordings share their inputs and their memory: no two run at once.
   at::Tensor images_, labels_, targets_;
-  Result result_;
-  std::vector<at::Tensor> gradients_;
-  int64_t warm_ = 0;        // steps that were not from a graph, since it had to be forgotten
-  int64_t trainable_ = -1;  // parameters that train; when that changes, so does the step
+  std::shared_ptr<GraphMemory> memory_;
+  Layouts data_;               // of the batches that are to be recorded
+  bool usual_ = false;         // the last backward()'s were like that
+  std::vector<Place> places_;  // of tensors_, as they were at the last step
+  int64_t generation_ = -1;    // of the optimizer's state, at the last step
 };
 
 /// train(), but for BatchNorms whose parameters are all frozen.

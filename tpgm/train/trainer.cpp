@@ -17,7 +17,6 @@
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/io/untrusted.h"
-#include "tpgm/models/precision.h"
 
 namespace tpgm {
 namespace {
@@ -258,6 +257,17 @@ void Trainer::train_epoch() {
   }
 }
 
+// work(). Of its errors and a loss that is not finite the loss says more.
+template <class Work>
+auto Trainer::or_for_a_loss(Work&& work) {
+  try {
+    return work();
+  } catch (const c10::Error&) {
+    read_losses(0);
+    throw;
+  }
+}
+
 void Trainer::train_step() {
   Pending pending{step_, {}, nullptr, {}};
   const int64_t first = step_ % steps_per_epoch_ * options_.grad_accum_steps;
@@ -266,6 +276,9 @@ void Trainer::train_step() {
   if (options_.on_nan == "skip") {
     for (const auto& buffer : model_.buffers()) buffers.push_back(buffer.clone());
   }
+  const auto radius_data = [this] { return next_radius_batch(); };
+  const double lr = schedule_.lr(step_);
+  bool updated = false;
   for (int64_t i = 0; i < options_.grad_accum_steps; ++i) {
     const auto batch = train_.next();
     TORCH_CHECK(batch, "[train] the training data ended before the epoch did");
@@ -274,9 +287,15 @@ void Trainer::train_step() {
                   static_cast<uint64_t>(first + i), kMixPurpose);
     const Mix mix = draw_mix(mix_of(options_), batch->images.size(2), batch->images.size(3), random);
     const bool mixes = options_.mixup > 0 || options_.cutmix > 0;
-    const auto result = training_step_.backward(
-        mix_images(batch->images, mix), batch->labels,
-        mixes ? mix_targets(batch->labels, model_.num_classes(), mix, options_.smoothing) : batch->labels);
+    const auto images = mix_images(batch->images, mix);
+    const auto targets =
+        mixes ? mix_targets(batch->labels, model_.num_classes(), mix, options_.smoothing) : batch->labels;
+    // To skip a step its loss must be known before the update.
+    updated = options_.on_nan != "skip" && training_step_.records(images, batch->labels, targets);
+    const auto result = updated ? or_for_a_loss([&] {
+      return training_step_.step(images, batch->labels, targets, lr, radius_data);
+    })
+                                : training_step_.backward(images, batch->labels, targets);
     const auto share = static_cast<double>(batch->indices.size());
     const auto numbers = at::stack({result.loss.to(at::kDouble) * share, result.right.to(at::kDouble)});
     pending.numbers = pending.numbers.defined() ? pending.numbers + numbers : numbers;
@@ -304,12 +323,7 @@ void Trainer::train_step() {
   } else {
     pending_.push_back(std::move(pending));
     if (setup_.device.is_cpu()) read_losses(0);  // throws before a bad gradient reaches the weights
-    try {
-      training_step_.update(schedule_.lr(step_), [this] { return radius_loss(); });
-    } catch (const c10::Error&) {
-      read_losses(0);  // a loss that is not finite says more than what came of it
-      throw;
-    }
+    if (!updated) or_for_a_loss([&] { training_step_.update(lr, radius_data); });
     if (ema_) ema_->update();
     read_losses(1);  // the device is busy with this step while we look at the one before
   }
@@ -363,7 +377,7 @@ void Trainer::stop_for(double loss, const Pending& pending) {
               where, "; ", good, ". A smaller --lr, --clip-grad 1 or --on-nan skip may help");
 }
 
-at::Tensor Trainer::radius_loss() {
+TrainingStep::RadiusBatch Trainer::next_radius_batch() {
   if (finishing_) {
     if (stop_asked()) throw Stopped();  // finish() begins anew then
     if (Clock::since(clock_->window) > 10) {
@@ -383,9 +397,7 @@ at::Tensor Trainer::radius_loss() {
     batch = radius_.next();
     ++radius_batches_;
   }
-  std::optional<Autocast> autocast;
-  if (options_.amp) autocast.emplace(setup_.device.type());
-  return classification_loss(model_.forward(batch->images), batch->labels);
+  return {batch->images, batch->labels};
 }
 
 // Radii as the last act moves them. Nobody knows how long it is: when there are many, every other one goes.
@@ -488,7 +500,7 @@ void Trainer::finish() {
   finish_began_ = radius_batches_;
   clock_->window = std::chrono::steady_clock::now();
   last_stride_ = setup_.device.is_cuda() ? 4 : 1;  // there each look at them waits for the device
-  if (!finished_best_) method_.finish([this] { return radius_loss(); });
+  if (!finished_best_) method_.finish([this] { return training_step_.radius_loss(next_radius_batch()); });
   if (folder_) {
     for (const auto& [step, radii] : last_radii_) folder_->radii(step_, radii, NamedNumbers(), step);
     folder_->radii(step_, method_.radii(), method_.ratios(),

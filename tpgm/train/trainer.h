@@ -86,7 +86,7 @@ class Trainer {
   void finish();
   bool done() const;
 
-  at::Tensor radius_loss();
+  TrainingStep::RadiusBatch next_radius_batch();
   void note_radii();
   std::optional<Accuracy> select();
   void keep_best();
@@ -95,6 +95,8 @@ class Trainer {
   void save_state();
   void load_state();
   void read_losses(size_t leave);
+  template <class Work>
+  auto or_for_a_loss(Work&& work);
   [[noreturn]] void stop_for(double loss, const Pending& pending);
   void log_step();
   void say_skipped_pictures();
