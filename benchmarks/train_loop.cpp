@@ -1,18 +1,15 @@
-// A bare step and the trainer's, in turns.
+// A step alone and the trainer's, in turns.
 #include "benchmarks/train_loop.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <deque>
+#include <optional>
 
+#include "benchmarks/our_step.h"
+#include "benchmarks/timing.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/train/trainer.h"
 
@@ -24,33 +21,22 @@ namespace fs = std::filesystem;
 /// Moments of the host, or of the device's stream.
 class Laps {
  public:
-  explicit Laps(c10::Device device) : device_(device) {}
-  void mark() {
-    if (device_.is_cpu()) {
-      times_.push_back(std::chrono::steady_clock::now());
-    } else {
-      events_.emplace_back(device_.type(), c10::EventFlag::BACKEND_DEFAULT)
-          .record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    }
+  explicit Laps(c10::Device device) {
+    if (!device.is_cpu()) marks_.emplace(device);
   }
-  /// Between marks 2i + first and the one after it, but for the first `skip`.
-  double median_ms(size_t first, size_t skip) {
+  void mark() { marks_ ? marks_->add() : times_.push_back(std::chrono::steady_clock::now()); }
+  /// Between each two neighbours, in ms.
+  std::vector<double> all() {
+    if (marks_) return marks_->laps();
     std::vector<double> laps;
-    const size_t count = std::max(times_.size(), events_.size());
-    if (!events_.empty()) events_.back().synchronize();
-    for (size_t i = first + 2 * skip; i + 1 < count; i += 2) {
-      laps.push_back(device_.is_cpu()
-                         ? std::chrono::duration<double, std::milli>(times_[i + 1] - times_[i]).count()
-                         : events_[i].elapsedTime(events_[i + 1]));
-    }
-    std::nth_element(laps.begin(), laps.begin() + static_cast<ptrdiff_t>(laps.size() / 2), laps.end());
-    return laps[laps.size() / 2];
+    for (size_t i = 1; i < times_.size(); ++i)
+      laps.push_back(std::chrono::duration<double, std::milli>(times_[i] - times_[i - 1]).count());
+    return laps;
   }
 
  private:
-  c10::Device device_;
+  std::optional<Marks> marks_;
   std::vector<std::chrono::steady_clock::time_point> times_;
-  std::deque<c10::Event> events_;
 };
 
 struct TemporaryFolder {
@@ -64,63 +50,46 @@ struct TemporaryFolder {
   }
 };
 
-std::shared_ptr<Classifier> make_model(const StepOptions& options, bool channels_last) {
-  at::manual_seed(1);
-  auto backbone = make_backbone(options.model);
-  backbone->reset_parameters();
-  auto model =
-      std::make_shared<Classifier>(std::move(backbone), ClassifierOptions().num_classes(options.classes));
-  model->to(options.device);
-  if (channels_last) to_channels_last(*model);
-  return model;
-}
-
-// Bare step and trainer's step in turns, from the trainer's source of batches.
-std::pair<double, double> measure(const StepOptions& options, bool graph, int64_t warmup, int64_t repeats) {
-  const bool channels_last = options.channels_last.value_or(is_resnet(options.model.family));
+Setup make_setup(const StepOptions& options, const StepSetting& setting) {
   Setup setup;
-  setup.model = make_model(options, channels_last);
+  setup.model = make_model(setting, options);
+  place(*setup.model, setting, options);
   setup.device = options.device;
   setup.options.method = "ft";
   setup.options.epochs = 1;
-  setup.options.lr = 1e-4;
+  setup.options.lr = AdamW::kRate;
   setup.options.batch_size = options.batch_size;
   setup.options.amp = options.amp;
-  setup.options.cuda_graph = graph;
+  setup.options.cuda_graph = options.cuda_graph;
   setup.method = make_method("ft", *setup.model, named_tensors(*setup.model));
-  setup.metadata["tpgm.model"] = to_text(options.model);
+  setup.metadata["tpgm.model"] = to_text(setting.config);
+  return setup;
+}
 
-  const auto bare_model = make_model(options, channels_last);
-  Optimizer optimizer({{bare_model->named_parameters(), 1, 0}}, OptimOptions());
-  bare_model->train();
+// Every other one, after the warm-up.
+double median_of(const std::vector<double>& laps, size_t first, const StepSetting& setting) {
+  std::vector<double> own;
+  for (size_t i = first + 2 * static_cast<size_t>(setting.warmup); i < laps.size(); i += 2)
+    own.push_back(laps[i]);
+  return median(own);
+}
 
-  const auto& backbone = *setup.model->backbone;
+}  // namespace
+
+LoopTimes measure_loop(const StepOptions& options, const StepSetting& setting) {
+  Setup setup = make_setup(options, setting);
+  OurStep alone(options, setting, "ft", 0);
   Batch batch;
-  batch.images =
-      at::randn({options.batch_size, backbone.channels(), backbone.image_size(), backbone.image_size()},
-                at::TensorOptions(options.device));
-  if (channels_last) batch.images = batch.images.contiguous(at::MemoryFormat::ChannelsLast);
-  batch.labels =
-      at::randint(options.classes, {options.batch_size}, at::TensorOptions(options.device).dtype(at::kLong));
+  batch.images = alone.batch().images;
+  batch.labels = alone.batch().labels;
   batch.indices.resize(static_cast<size_t>(options.batch_size));
 
-  const auto bare_step = [&] {
-    at::Tensor logits;
-    {
-      std::optional<Autocast> autocast;
-      if (options.amp) autocast.emplace(options.device.type());
-      logits = bare_model->forward(batch.images);
-    }
-    classification_loss(logits, batch.labels).backward();
-    optimizer.step(1e-4);
-    optimizer.zero_grad();
-  };
   Laps laps(options.device);
-  const BatchSource source{warmup + repeats + 1,
+  const BatchSource source{setting.warmup + setting.repeats + 1,
                            [](int64_t, int64_t) {},
                            [&]() -> std::optional<Batch> {
                              laps.mark();  // the trainer has done its step
-                             bare_step();
+                             alone.step();
                              laps.mark();
                              return batch;
                            },
@@ -130,22 +99,8 @@ std::pair<double, double> measure(const StepOptions& options, bool graph, int64_
   TrainCallbacks callbacks;
   callbacks.progress = [](const TrainProgress&) {};
   Trainer(setup, &folder, callbacks, source).run();
-  const auto skip = static_cast<size_t>(warmup);
-  return {laps.median_ms(0, skip), laps.median_ms(1, skip)};
-}
-
-}  // namespace
-
-LoopTimes measure_loop(const StepOptions& options) {
-  StepOptions all = options;
-  set_defaults(all.model);
-  const bool cuda = options.device.is_cuda();
-  const int64_t warmup = options.warmup.value_or(cuda ? 10 : 2),
-                repeats = options.repeats.value_or(cuda ? 20 : 5);
-  LoopTimes times;
-  std::tie(times.bare_ms, times.trainer_ms) = measure(all, /*graph=*/false, warmup, repeats);
-  if (cuda) times.trainer_graph_ms = measure(all, /*graph=*/true, warmup, repeats).second;
-  return times;
+  const auto all = laps.all();
+  return {median_of(all, 0, setting), median_of(all, 1, setting)};
 }
 
 }  // namespace tpgm::benchmarks

@@ -5,15 +5,13 @@
 
 namespace tpgm::benchmarks {
 
-/// Medians of a step, in ms. `bare` is forward, cross-entropy, backward and the optimizer in a row; `trainer`
-/// the same through Trainer, with logs, progress and a run folder. The two take turns on models of the same
-/// sizes.
+/// Medians in ms of the step alone, and of the same through Trainer with logs, progress and a run folder. The
+/// two take turns, on models of the same sizes.
 struct LoopTimes {
-  double bare_ms = 0, trainer_ms = 0;
-  double trainer_graph_ms = 0;  ///< the step replayed from a CUDA graph; 0 on the CPU
+  double step_ms = 0, trainer_ms = 0;
 };
 
 /// Of the options only those of the model, the batch and the device count, and the numbers of steps.
-LoopTimes measure_loop(const StepOptions& options);
+LoopTimes measure_loop(const StepOptions& options, const StepSetting& setting);
 
 }  // namespace tpgm::benchmarks

@@ -133,82 +133,130 @@ class Turns:
             sys.exit("tpgm is gone")
 
 
-def measure(settings, turns, work):
-    """The median in ms, and the most memory of the device that tensors took, in MiB."""
-    for _ in range(settings["warmup"]):
-        work()
-    if settings["device"] == "cuda":
-        return measure_cuda(settings, work)
-    laps = []
+def median(laps):
+    return sorted(laps)[len(laps) // 2]
+
+
+class Run:
+    """A model, as it is or compiled. What goes wrong is its error, in one line."""
+
+    def __init__(self, settings, tensors, compiled):
+        self.settings = settings
+        device = settings["device"]
+        self.model, library = make_model(settings, tensors)
+        self.said = {"name": f"{library}, {'compile' if compiled else 'eager'}", "torch": torch.__version__.split("+")[0]}
+        self.model.to(device)
+        self.images, self.labels = tensors["images"].to(device), tensors["labels"].to(device)
+        if settings["channels_last"]:
+            self.model.to(memory_format=torch.channels_last)
+            self.images = self.images.contiguous(memory_format=torch.channels_last)
+        adamw = settings["adamw"]
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=adamw["lr"], betas=adamw["betas"],
+                                           eps=adamw["eps"], weight_decay=adamw["weight_decay"], fused=True)
+        self.forward = torch.compile(self.model) if compiled else self.model
+        self.losses, self.training = [], True
+
+    def autocast(self):
+        return torch.autocast(self.settings["device"], dtype=torch.bfloat16) if self.settings["amp"] else nullcontext()
+
+    def loss(self):
+        with self.autocast():
+            return torch.nn.functional.cross_entropy(self.forward(self.images), self.labels)
+
+    def step(self):
+        loss = self.loss()
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.losses.append(loss.detach())
+
+    def infer(self):
+        with torch.no_grad(), self.autocast():
+            return self.forward(self.images)
+
+    def work(self):
+        self.step() if self.training else self.infer()
+
+    def end_training(self):
+        if "error" in self.said:
+            return
+        self.said["losses"] = [loss.item() for loss in self.losses]
+        self.losses, self.optimizer, self.training = [], None, False
+        self.model.eval()
+
+    def end_inference(self):
+        if "error" not in self.said:
+            with torch.no_grad():
+                self.said["inference_loss"] = self.loss().item()
+
+    def attempt(self, work):
+        if "error" in self.said:
+            return None
+        try:
+            return work()
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [""]
+            self.said["error"] = f"{type(error).__name__}: {lines[0]}".rstrip(": ")
+            return None
+
+    def warm_up(self):
+        for _ in range(self.settings["warmup"]):
+            self.work()
+
+    def lap(self):
+        begin = time.perf_counter()
+        self.work()
+        return (time.perf_counter() - begin) * 1e3
+
+    def measure_cuda(self):
+        self.warm_up()
+        torch.cuda.reset_peak_memory_stats()
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(self.settings["repeats"] + 1)]
+        marks[0].record()
+        for mark in marks[1:]:
+            self.work()
+            mark.record()
+        marks[-1].synchronize()  # nobody has waited for the device before
+        return {"ms": median([a.elapsed_time(b) for a, b in zip(marks, marks[1:])]),
+                "peak_mib": torch.cuda.max_memory_allocated() / 2**20,
+                "reserved_mib": torch.cuda.max_memory_reserved() / 2**20}
+
+
+def measure_in_turns(runs, phase, turns):
+    for run in runs:
+        run.attempt(run.warm_up)
+    laps = [[] for _ in runs]
     if turns:
         turns.ready()
-    for _ in range(settings["repeats"]):
+    for _ in range(runs[0].settings["repeats"]):
         if turns:
             turns.wait()
-        begin = time.perf_counter()
-        work()
-        laps.append((time.perf_counter() - begin) * 1e3)
+        for run, times in zip(runs, laps):
+            times.append(run.attempt(run.lap))
         if turns:
             turns.ready()
-    return sorted(laps)[len(laps) // 2], 0.0
+    for run, times in zip(runs, laps):
+        if "error" not in run.said:
+            run.said[phase] = {"ms": median(times), "peak_mib": 0.0, "reserved_mib": 0.0}
 
 
-def measure_cuda(settings, work):
-    torch.cuda.reset_peak_memory_stats()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(settings["repeats"] + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        work()
-        mark.record()
-    marks[-1].synchronize()  # nobody has waited for the device before
-    laps = sorted(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))
-    return laps[len(laps) // 2], torch.cuda.max_memory_allocated() / 2**20
+def run_phases(runs, settings, measure):
+    measure(runs, "training")
+    for run in runs:
+        run.end_training()
+    if settings["inference"]:
+        measure(runs, "inference")
+        for run in runs:
+            run.attempt(run.end_inference)
 
 
-def run(settings, tensors, turns, compiled):
-    device = settings["device"]
-    model, library = make_model(settings, tensors)
-    model.to(device)
-    images, labels = tensors["images"].to(device), tensors["labels"].to(device)
-    if settings["channels_last"]:
-        model.to(memory_format=torch.channels_last)
-        images = images.contiguous(memory_format=torch.channels_last)
-    adamw = settings["adamw"]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=adamw["lr"], betas=adamw["betas"], eps=adamw["eps"],
-                                  weight_decay=adamw["weight_decay"], fused=True)
-    forward = torch.compile(model) if compiled else model
+def run_on_cuda(settings, tensors, compiled):
+    def measure(runs, phase):
+        runs[0].said[phase] = runs[0].attempt(runs[0].measure_cuda)
 
-    def autocast():
-        return torch.autocast(device, dtype=torch.bfloat16) if settings["amp"] else nullcontext()
-
-    def loss_of():
-        with autocast():
-            return torch.nn.functional.cross_entropy(forward(images), labels)
-
-    losses = []
-
-    def step():
-        loss = loss_of()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach())
-
-    def infer():
-        with autocast():
-            return forward(images)
-
-    model.train()
-    training_ms, training_peak = measure(settings, turns, step)
-    losses = [loss.item() for loss in losses]
-    del optimizer
-    model.eval()
-    with torch.no_grad():
-        inference_ms, inference_peak = measure(settings, turns, infer)
-        inference_loss = loss_of().item()
-    return {"name": f"{library}, {'compile' if compiled else 'eager'}", "torch": torch.__version__.split("+")[0],
-            "training_ms": training_ms, "inference_ms": inference_ms, "training_peak_mib": training_peak,
-            "inference_peak_mib": inference_peak, "losses": losses, "inference_loss": inference_loss}
+    run = Run(settings, tensors, compiled)
+    run_phases([run], settings, measure)
+    return run.said
 
 
 def read(path):
@@ -224,13 +272,17 @@ def measure_all(path):
         raise Failure(f"its torch {torch.__version__} sees no CUDA device")
     torch.set_num_threads(settings["threads"])
     torch.backends.cudnn.benchmark = True  # as training scripts have it, and `tpgm bench step`
-    runs = []
-    turns = Turns(Path(path).parent) if settings["turns"] else None
-    for compiled in [False, True] if settings["compile"] else [False]:
-        runs.append(run(settings, tensors, None if compiled else turns, compiled))
-        if settings["device"] == "cuda":
+    kinds = [False, True] if settings["compile"] else [False]
+    if settings["device"] == "cuda":
+        said = []
+        for compiled in kinds:
+            said.append(run_on_cuda(settings, tensors, compiled))
             torch.cuda.empty_cache()
-    return {"runs": runs}
+        return {"runs": said}
+    turns = Turns(Path(path).parent) if settings["turns"] else None
+    runs = [Run(settings, tensors, compiled) for compiled in kinds]
+    run_phases(runs, settings, lambda runs, phase: measure_in_turns(runs, phase, turns))
+    return {"runs": [run.said for run in runs]}
 
 
 def main(arguments):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,6 +13,7 @@ from test_cli import Command, floats, read_safetensors, tpgm
 
 GOLDENS = Path(__file__).resolve().parent.parent / "models" / "goldens"
 CLIP = GOLDENS / "hf-clip"
+KERNELS = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
 
 
 def tensor(path, name):
@@ -189,7 +191,43 @@ class BenchStep(ModelsCommand):
         report = json.loads(self.expect(0, *self.SMALL, "--json"))
         self.assertGreater(report["ours"]["training_ms"], 0)
 
+    def test_compare_measures_every_method(self):
+        options = (*self.SMALL, "--compare")
+        text = self.expect(0, *options)
+        for name in ("tpgm: plain", "tpgm: spd", "tpgm: tpgm, radius batch 1", "tpgm: tpgm, radius batch 2", "--python"):
+            self.assertIn(name, text)
+        report = json.loads(self.expect(0, *options, "--methods", "l2-sp,ftp", "--json"))
+        self.assertEqual([row["method"] for row in report["ours"]], ["ft", "l2-sp", "ftp"])
+        self.assertEqual([], report["rivals"])
+        plain, l2_sp, ftp = report["ours"]
+        self.assertEqual(plain["of_plain"], 1)
+        self.assertEqual(len({row["losses"][0] for row in report["ours"]}), 1)  # the same weights and images
+        self.assertGreater(l2_sp["copies_beyond_plain"], 0.5)  # the anchor, of all but the head
+        self.assertGreater(ftp["ms"], 0)
+
+    def test_compare_says_why_a_row_cannot_run(self):
+        rival = self.folder / "rival.py"
+        rival.write_text("""print('{"error": "no torch here"}')""")
+        rows = self.expect(0, *self.SMALL, "--compare", "--methods", "ft", "--python", sys.executable, "--rival", rival)
+        self.assertRegex(rows, "(?m)^Python  .*no torch here$")
+        self.assertRegex(rows, r"(?m)^tpgm: plain +\d")
+
+    def test_kernels_of_a_step(self):
+        kept = self.folder / "ncu.csv"
+        add = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>(int, T2)"
+        kept.write_text('==PROF== Connected\n"ID","Kernel Name","dram__bytes.sum","gpu__time_duration.sum"\n'
+                        f'"","","byte","ns"\n"0","{add}","3,000","1"\n"1","{add}","1000","1"\n"2","gemm","n/a","6"\n')
+        command = [sys.executable, KERNELS, "--read", kept, "--bandwidth", "4e12", "--markdown"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        self.assertIn("| `gemm` | 1 | 0.00 | 75.0 % |  |  |  |", said)
+        self.assertIn("| `vectorized_elementwise_kernel<4, CUDAFunctor_add>` | 2 | 0.00 | 25.0 % | 2000 | 50 % |", said)
+
+    def test_profile_takes_a_step(self):
+        self.assertIn("a step of tpgm after 0", self.expect(0, *self.SMALL, "--profile", "tpgm"))
+
     def test_refused(self):
+        self.assertIn("goes with --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
+        self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
         self.assertIn("could not run", self.error(1, *self.SMALL, "--python", "/nowhere/python", "--rival", __file__))
 

@@ -1,0 +1,57 @@
+// A model that trains, as `tpgm train` would have it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "benchmarks/step.h"
+#include "tpgm/methods/method.h"
+#include "tpgm/models/classifier.h"
+#include "tpgm/train/optim.h"
+#include "tpgm/train/step.h"
+
+namespace tpgm::benchmarks {
+
+/// Throws if the device is not there. `repeats`: where the options say nothing.
+StepSetting make_setting(const StepOptions& options, std::int64_t repeats);
+
+/// The same weights every time, on the CPU.
+std::shared_ptr<Classifier> make_model(const StepSetting& setting, const StepOptions& options);
+/// The same images every time, on the CPU; another `seed`, others.
+StepBatch make_batch(const StepSetting& setting, const StepOptions& options, std::int64_t size,
+                     std::uint64_t seed = 2);
+/// To the device and into the memory format of the setting.
+StepBatch placed(StepBatch batch, const StepSetting& setting, const StepOptions& options);
+void place(Classifier& model, const StepSetting& setting, const StepOptions& options);
+
+class OurStep {
+ public:
+  /// A method's anchor is the weights it begins with, but for the head, which is fresh. `radius_batch` of
+  /// the images that it learns radii from; 0: it learns none.
+  OurStep(const StepOptions& options, const StepSetting& setting, const std::string& method,
+          std::int64_t radius_batch);
+
+  void step();
+  /// Waits for the device.
+  std::vector<double> losses() const;
+
+  /// The radius batch, and the copy of it that a CUDA graph reads.
+  double radius_data_mib() const;
+
+  /// Whether steps are replayed from a CUDA graph.
+  bool recorded() const { return training_step_->recorded() > 0; }
+
+  std::shared_ptr<Classifier> model() const { return model_; }
+  const StepBatch& batch() const { return batch_; }
+
+ private:
+  std::shared_ptr<Classifier> model_;
+  StepBatch batch_, radius_;
+  std::unique_ptr<Method> method_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<TrainingStep> training_step_;
+  std::vector<at::Tensor> losses_;  // on the device, until someone asks
+};
+
+}  // namespace tpgm::benchmarks

@@ -1,0 +1,171 @@
+#include "benchmarks/rival.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "tpgm/io/safetensors.h"
+#include "tpgm/models/names.h"
+#include "tpgm/models/registry.h"
+
+namespace tpgm::benchmarks {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+StepTimes times_from(const Json& json) {
+  StepTimes times;
+  times.name = json.at("name");
+  times.torch = json.at("torch");
+  times.error = json.value("error", "");
+  if (!times.error.empty()) return times;
+  times.losses = json.at("losses").get<std::vector<double>>();
+  const auto read = [](const Json& phase, double& ms, PeakMemory& peak) {
+    ms = phase.at("ms");
+    peak = {phase.at("peak_mib"), phase.at("reserved_mib")};
+  };
+  read(json.at("training"), times.training_ms, times.training_peak);
+  if (json.contains("inference")) {
+    read(json.at("inference"), times.inference_ms, times.inference_peak);
+    times.inference_loss = json.at("inference_loss");
+  }
+  return times;
+}
+
+Layout layout_of(Family family) {
+  if (is_clip(family)) return Layout::kOpenAi;
+  return family == Family::kResNet ? Layout::kTorchvision : Layout::kTimm;
+}
+
+// Weights as the library calls them, below "weights/", with a head where it has none: "head/".
+StateDict rival_tensors(const Classifier& model, const ModelConfig& config) {
+  StateDict ours{"Tensor"}, all{"Tensor"};
+  const bool clip = is_clip(config.family);
+  const std::string backbone = "backbone.", head = "head.";
+  for (const auto& item : state_dict(model)) {
+    if (item.key().starts_with(backbone)) {
+      ours.insert((clip ? "visual." : "") + item.key().substr(backbone.size()), item.value());
+    } else if (clip) {
+      all.insert("head/" + item.key().substr(head.size()), item.value());
+    } else {
+      ours.insert(item.key(), item.value());
+    }
+  }
+  const Renamed theirs = from_ours(ours, config, layout_of(config.family));
+  TORCH_CHECK(theirs.unknown.empty(), "[bench step] the rival's library has no name for '",
+              theirs.unknown.front(), "'");
+  for (const auto& item : theirs.tensors) all.insert("weights/" + item.key(), item.value());
+  return all;
+}
+
+Json sizes_json(ModelConfig config) {
+  Json json{{"family", to_text(config.family)}};
+  visit_sizes(
+      config.family,
+      [&](const char* name, const char*, const auto& value) {
+        if (value) json[name] = *value;
+      },
+      config);
+  return json;
+}
+
+}  // namespace
+
+Rival::Folder::Folder(const fs::path& parent)
+    : folder(parent / fmt::format("tpgm-bench-step-{}", ::getpid())),
+      input(folder / "step.safetensors"),
+      go(folder / "go"),
+      done(folder / "done") {
+  fs::create_directories(folder);
+  for (const auto& path : {go, done}) {
+    TORCH_CHECK(::mkfifo(path.c_str(), 0600) == 0, "[bench step] cannot make '", path.string(), "'");
+  }
+}
+
+Rival::Folder::~Folder() {
+  std::error_code ignored;
+  // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
+  for (const auto& path : {input, go, done, folder}) fs::remove(path, ignored);
+}
+
+Rival::Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
+             const StepBatch& batch, bool inference)
+    : folder_(options.folder), python_(options.python), script_(options.rival.string()) {
+  TORCH_CHECK(fs::exists(script_), "[bench step] --rival: there is no '", script_,
+              "'; start in the folder of the sources, or say where it is");
+  StateDict tensors = rival_tensors(model, setting.config);
+  tensors.insert("images", batch.images);
+  tensors.insert("labels", batch.labels);
+  const Json settings{{"model", sizes_json(setting.config)},
+                      {"device", options.device.str()},
+                      {"amp", options.amp},
+                      {"channels_last", setting.channels_last},
+                      {"classes", options.classes},
+                      {"threads", at::get_num_threads()},
+                      {"warmup", setting.warmup},
+                      {"repeats", setting.repeats},
+                      {"turns", options.device.is_cpu()},
+                      {"compile", options.compile},
+                      {"inference", inference},
+                      {"adamw",
+                       {{"lr", AdamW::kRate},
+                        {"betas", {AdamW::kBeta1, AdamW::kBeta2}},
+                        {"weight_decay", AdamW::kDecay},
+                        {"eps", AdamW::kEps}}}};
+  save_safetensors(tensors, folder_.input, {{"settings", settings.dump()}});
+  // Open in both directions, or opening would wait for the other side.
+  go_ = ::open(folder_.go.c_str(), O_RDWR | O_CLOEXEC);
+  done_ = ::open(folder_.done.c_str(), O_RDWR | O_CLOEXEC);
+  const std::string command = fmt::format("'{}' '{}' '{}'", python_, script_, folder_.input.string());
+  pipe_ = ::popen(command.c_str(), "r");
+  TORCH_CHECK(pipe_ != nullptr && go_ >= 0 && done_ >= 0, "[bench step] cannot run Python");
+}
+
+Rival::~Rival() {
+  ::close(go_);  // or it would wait for its turn forever
+  ::close(done_);
+  if (pipe_ != nullptr) ::pclose(pipe_);
+}
+
+void Rival::wait_ready() {
+  pollfd waiting[2]{{done_, POLLIN, 0}, {::fileno(pipe_), POLLIN, 0}};
+  char mark = 0;
+  if (::poll(waiting, 2, -1) > 0 && (waiting[0].revents & POLLIN) != 0 && ::read(done_, &mark, 1) == 1)
+    return;
+  finish();  // it has something to say: why it stopped
+  TORCH_CHECK(false, "[bench step] the rival ended before its time");
+}
+
+void Rival::take_turn() {
+  TORCH_CHECK(::write(go_, ".", 1) == 1, "[bench step] the rival does not listen");
+  wait_ready();
+}
+
+std::vector<StepTimes> Rival::finish() {
+  std::string said;
+  for (char buffer[4096]; const size_t count = ::fread(buffer, 1, sizeof buffer, pipe_);) {
+    said.append(buffer, count);
+  }
+  const int status = ::pclose(std::exchange(pipe_, nullptr));
+  const Json json = Json::parse(said, nullptr, /*allow_exceptions=*/false);
+  TORCH_CHECK(!json.is_object() || !json.contains("error"), "[bench step] --python '", python_,
+              "': ", json.value("error", ""));
+  TORCH_CHECK(status == 0 && json.is_object(), "[bench step] --python: '", python_, "' could not run ",
+              script_, " (",
+              WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
+                                : fmt::format("signal {}", WTERMSIG(status)),
+              ")");
+  std::vector<StepTimes> times;
+  for (const auto& each : json.at("runs")) times.push_back(times_from(each));
+  return times;
+}
+
+}  // namespace tpgm::benchmarks
