@@ -1,7 +1,7 @@
 # A thin front for CMake: each target is a line or two that could be typed by hand.
 JOBS ?= $(shell nproc)
 CLANG_FORMAT ?= .venv/bin/clang-format
-FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu'))
+FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'))
 
 .DEFAULT_GOAL := help
 .PHONY: help build test demo bench docs format format-check test-gpu sanitize fuzz install-check clean

@@ -436,7 +436,7 @@ TEST(OptimErrors, NameTheCulprit) {
 
   auto moving = torch::zeros({4}).requires_grad_();
   Optimizer optimizer({{.parameters = {{"a", moving}}}}, {});
-  expect_says(error_of([&] { optimizer.step(-1); }), "[Optimizer::step] lr must be a rate of at least 0");
+  expect_says(error_of([&] { optimizer.step(-1); }), "[Optimizer] lr must be a rate of at least 0");
   expect_says(error_of([&] { optimizer.clip_grad_norm(std::nan("")); }), "[Optimizer::clip_grad_norm]");
   moving.mutable_grad() = torch::ones({4});
   optimizer.step(0.1);

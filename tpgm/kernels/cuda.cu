@@ -8,11 +8,10 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 
 #include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/launch.cuh"
 
 namespace tpgm::kernels {
 namespace {
@@ -411,11 +410,7 @@ void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values
     const auto& last = tensors[first + count - 1];
     const auto blocks = last.first_piece + last.pieces - args.first_piece;
     kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(batch.stream)>>>(args, values...);
-    if (const auto error = cudaGetLastError(); error != cudaSuccess) {
-      throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
-                               cudaGetErrorString(error) +
-                               " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
-    }
+    check_launch();
   }
 }
 
@@ -448,7 +443,8 @@ const Backend& cuda() {
 
 bool tuned_for(int device) {
   int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major >= 9;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
 }
 
 }  // namespace tpgm::kernels

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <string>
 
+#include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/maps.h"
 
 namespace tpgm::kernels {
@@ -192,7 +192,8 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishParts)
   if (threadIdx.y != 0 || channel >= channels) return;
   const double from_first = sums.x / rows;
   const double mu = as_float(x[channel]) + from_first;
-  const double sigma2 = fmax(sums.y / rows - from_first * from_first, 0.0);
+  const double squares = sums.y / rows - from_first * from_first;
+  const double sigma2 = squares < 0 ? 0 : squares;  // not fmax, which hides a NaN
   mean[channel] = static_cast<float>(mu);
   variance[channel] = static_cast<float>(sigma2);
   if (running.mean != nullptr) {
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(kThreads, 4)
           float value = fmaf(as_float(loaded.x.at[j]), scale[j], shift[j]);
           if constexpr (kResidual) {
             value += as_float(loaded.residual.at[j]);
-            positive |= (value > 0 ? 1u : 0u) << j;
+            positive |= (value <= 0 ? 0u : 1u) << j;
           }
           // Not fmaxf, which hides a NaN.
           result.at[j] = as<T>(kRelu && value <= 0 ? 0.f : value);
@@ -585,25 +586,6 @@ __global__ void __launch_bounds__(kThreads)
   to[1] = result[1];
 }
 
-void check(cudaError_t error) {
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
-                             cudaGetErrorString(error) +
-                             " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
-  }
-}
-
-int multiprocessors() {
-  thread_local int device = -1, count = 0;
-  int current = 0;
-  check(cudaGetDevice(&current));
-  if (current != device) {
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current));
-    device = current;
-  }
-  return count;
-}
-
 std::int64_t vector(DType dtype) { return dtype == DType::kBFloat16 ? 8 : 4; }
 
 Shape shape_of(const NormMap& map) {
@@ -675,7 +657,7 @@ void statistics(const NormMap& map, const void* x, void* mean, void* variance, c
         static_cast<const T*>(x), parts, static_cast<int>(grid.y), static_cast<int>(map.channels),
         static_cast<double>(map.pixels()), static_cast<float*>(mean), static_cast<float*>(variance), running);
   });
-  check(cudaGetLastError());
+  check_launch();
 }
 
 void forward(const NormMap& map, const Norm& norm, const NormForward& call, void* stream) {
@@ -701,7 +683,7 @@ void forward(const NormMap& map, const Norm& norm, const NormForward& call, void
                                                                        call.trace);
     }
   });
-  check(cudaGetLastError());
+  check_launch();
 }
 
 template <class T, Undo kUndo>
@@ -726,7 +708,7 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
     const Gradient rest = kUndo == Undo::kTrace ? Gradient{dresidual, nullptr, nullptr} : from;
     backward_kernel<T, kRest><<<grid, kThreads, 0, stream>>>(x, rest, shape, cells, norm, dweight, dbias, dx);
   }
-  check(cudaGetLastError());
+  check_launch();
 }
 
 void backward(const NormMap& map, const Norm& norm, const NormBackward& call, void* scratch, void* stream) {
@@ -751,7 +733,7 @@ void mean_pool(const NormMap& map, const void* x, void* y, void* stream) {
         <<<grid_of(small, small.rows, kBlocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
             static_cast<const T*>(x), small, shape.height, shape.width, static_cast<T*>(y));
   });
-  check(cudaGetLastError());
+  check_launch();
 }
 
 void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void* stream) {
@@ -762,7 +744,7 @@ void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void* stre
         <<<grid_of(shape, shape.rows, kBlocks), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
             static_cast<const T*>(dy), shape, static_cast<T*>(dx));
   });
-  check(cudaGetLastError());
+  check_launch();
 }
 
 template <class From>
@@ -794,7 +776,7 @@ void space_to_depth(const SpaceToDepth& call, void* stream) {
         static_cast<int>(call.front), static_cast<int>(call.lines()), static_cast<int>(call.columns()),
         pixels, static_cast<__nv_bfloat16*>(call.y));
   });
-  check(cudaGetLastError());
+  check_launch();
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ void forward_of(const NormMap& map, const Norm& norm, const NormForward& call) {
     for (std::int64_t i = 0; i < map.pixels() * n; ++i) {
       const T value = channels(x[i], i % n) + (residual ? residual[i] : T(0));
       y[i] = call.relu && value <= 0 ? T(0) : value;
-      if (residual && call.trace) call.trace[i] = value > 0 ? 1 : 0;
+      if (residual && call.trace) call.trace[i] = value <= 0 ? 0 : 1;
     }
     return;
   }

@@ -1,8 +1,8 @@
 // Stands in for the CUDA sources in a build without CUDA.
 #include <stdexcept>
 
-#include "tpgm/kernels/maps.h"
 #include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/maps.h"
 #include "tpgm/kernels/transformer.h"
 
 namespace tpgm::kernels {

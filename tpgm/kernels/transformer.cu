@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/transformer.h"
 
 namespace tpgm::kernels {
@@ -224,7 +225,7 @@ template <class B, int kFours, int kWarps>
 __global__ void __launch_bounds__(kBackwardThreads<kFours, kWarps>, 1)
     add_layer_norm_backward_kernel(const AddLayerNormBackward args, float* partials) {
   constexpr int kTeam = 32 * kWarps, kTeams = kBackwardThreads<kFours, kWarps> / kTeam;
-  extern __shared__ float shared[];
+  extern __shared__ __align__(16) float shared[];
   __shared__ float2 exchange[2][kBackwardThreads<kFours, kWarps> / 32];
   const int team = static_cast<int>(threadIdx.x) / kTeam, lane = static_cast<int>(threadIdx.x) % kTeam;
   const int cols = static_cast<int>(args.cols);
@@ -435,7 +436,7 @@ struct Walk {
 
   /// The block's sums of its columns, in the order of its warps.
   __device__ void leave(const float (&sums)[kVector<T>], float* to) const {
-    __shared__ float shared[kWarps][32 * kVector<T>];
+    __shared__ alignas(32) float shared[kWarps][32 * kVector<T>];
     store(&shared[warp][threadIdx.x % 32 * kVector<T>], sums);
     __syncthreads();
     const int begin = column - static_cast<int>(threadIdx.x) % 32 * kVector<T>;
@@ -518,21 +519,6 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks)
     }
   }
   walk.leave(sums, partials + (static_cast<std::int64_t>(blockIdx.y) * args.parts + part) * args.cols);
-}
-
-void check_launch() {
-  if (const auto error = cudaGetLastError(); error != cudaSuccess) {
-    throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
-                             cudaGetErrorString(error) +
-                             " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
-  }
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
 }
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

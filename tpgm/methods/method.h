@@ -44,7 +44,7 @@ class Method {
 
   /// After backward(), before the optimizer's step: may read and change the gradients.
   virtual void before_step() {}
-  /// After the optimizer's step: may change the weights.
+  /// After the optimizer's step: may change the weights. A loop may have dropped the gradients by then.
   virtual void after_step(const Closure& radius_loss) { (void)radius_loss; }
   /// After the last step.
   virtual void finish(const Closure& radius_loss) { (void)radius_loss; }

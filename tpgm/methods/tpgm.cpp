@@ -212,11 +212,14 @@ NamedTensors Tpgm::state_dict() const {
 void Tpgm::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
+  const auto* distances = state.find("distances");
+  TORCH_CHECK(!distances || distances->sizes() == distances_.sizes(), "[Tpgm] the state has ",
+              distances->numel(), " distances, the model ", distances_.numel(),
+              " constrained tensors; load it into a method built with the same model and options");
   TORCH_CHECK(get_int(state, "scale") == static_cast<std::int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));
-  const auto* distances = state.find("distances");
   has_distances_ = distances != nullptr;
   if (distances) {
     distances_.copy_(*distances);

@@ -112,8 +112,8 @@ class Tpgm final : public AnchoredMethod {
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   bool needs_radius_data() const override { return radius_steps_ > 0; }
-  /// Learn and project, project, or neither. None before the radii have begun, and with an optimizer of the
-  /// user's for them.
+  /// Learn and project, project, or neither. No plan for the first two before the radii have begun, or with
+  /// an optimizer of the user's for them.
   std::optional<StepPlan> next_step() const override;
   void replayed() override;
   NamedTensors state_dict() const override;

@@ -2,9 +2,11 @@
 #include "tpgm/models/fused_maps.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <limits>
 #include <utility>
 
 #include "tpgm/core/stream.h"
@@ -28,6 +30,18 @@ kernels::NormMap map_of(const at::Tensor& x) {
                      : x.scalar_type() == at::kFloat  ? kernels::DType::kFloat32
                                                       : kernels::DType::kFloat64;
   return {dtype, x.size(0), x.size(2), x.size(3), x.size(1)};
+}
+
+/// Dense, and aligned to vectors.
+at::Tensor dense(const at::Tensor& map) {
+  const at::Tensor result = map.contiguous(kChannelsLast);
+  return reinterpret_cast<std::uintptr_t>(result.const_data_ptr()) % 16 == 0 ? result
+                                                                             : result.clone(kChannelsLast);
+}
+
+void check_first_derivative() {
+  TORCH_CHECK(!at::GradMode::is_enabled(),
+              "[tpgm] the fused BatchNorm cannot be differentiated twice (create_graph)");
 }
 
 at::Tensor bytes(int64_t count, const at::Tensor& like) {
@@ -65,6 +79,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
   static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias, const std::optional<at::Tensor>& residual,
                              const NormTensors& norm, const AfterNorm& after, const NormOptions& options) {
+    const c10::DeviceGuard guard(x.device());
     const auto& backend = backend_of(x);
     const auto map = map_of(x);
     void* stream = current_stream(x.device());
@@ -77,6 +92,8 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
                          {norm.running_mean.mutable_data_ptr(), norm.running_var.mutable_data_ptr(),
                           norm.num_batches_tracked.mutable_data_ptr<int64_t>(), options.momentum},
                          scratch.mutable_data_ptr(), stream);
+      for (const auto& buffer : {norm.running_mean, norm.running_var, norm.num_batches_tracked})
+        buffer.unsafeGetTensorImpl()->bump_version();
     }
     const at::Tensor y = result_of(x, after.pool);
     const at::Tensor trace = bytes(backend.trace_bytes(map, residual.has_value(), after.pool), x);
@@ -95,17 +112,19 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
+    check_first_derivative();
     tensor_list result(7);
     if (!grads[0].defined()) std::swap(grads[0], grads[1]);
     if (!grads[0].defined()) return result;
     const auto saved = context->get_saved_variables();
     const auto& [x, weight, bias, mean, variance, trace] =
         std::tie(saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
+    const c10::DeviceGuard guard(x.device());
     const auto& backend = backend_of(x);
     const auto map = map_of(x);
     const bool residual = context->saved_data["residual"].toBool();
     for (auto& grad : grads) {
-      if (grad.defined()) grad = grad.contiguous(kChannelsLast);
+      if (grad.defined()) grad = dense(grad);
     }
     const at::Tensor dx = map_like(x, x.size(2), x.size(3));
     const at::Tensor dresidual = residual ? map_like(x, x.size(2), x.size(3)) : at::Tensor();
@@ -136,6 +155,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
 
 struct MeanPool : torch::autograd::Function<MeanPool> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    const c10::DeviceGuard guard(x.device());
     context->saved_data["sizes"] = x.sizes();
     const at::Tensor y = result_of(x, Pool::kMean);
     kernels::maps_cuda().mean_pool(map_of(x), x.const_data_ptr(), y.mutable_data_ptr(),
@@ -144,7 +164,9 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    const at::Tensor dy = grads[0].contiguous(kChannelsLast);
+    check_first_derivative();
+    const at::Tensor dy = dense(grads[0]);
+    const c10::DeviceGuard guard(dy.device());
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options().memory_format(kChannelsLast));
     kernels::maps_cuda().mean_pool_backward(map_of(dx), dy.const_data_ptr(), dx.mutable_data_ptr(),
@@ -156,6 +178,8 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
 /// Whether the kernels take this map.
 bool suits(const at::Tensor& x) {
   if (!x.is_cuda() || !kernels::tuned_for(x.get_device()) || x.dim() != 4 || x.numel() == 0) return false;
+  if (x.numel() / x.size(1) > std::numeric_limits<int32_t>::max() / 2)
+    return false;  // kernels count pixels in int
   const bool known = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
   return known && x.size(1) % kernels::maps_cuda().vector(map_of(x).dtype) == 0 &&
          x.is_contiguous(kChannelsLast) && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
@@ -172,15 +196,16 @@ bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& a
 
 bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
   const int64_t side = weight.size(2);
-  return stride == 2 && (side == 3 || side == 7) && weight.size(1) <= 4 && x.is_cuda() &&
-         kernels::tuned_for(x.get_device()) && !(x.requires_grad() && at::GradMode::is_enabled()) &&
-         weight.scalar_type() == at::kBFloat16 &&
+  return stride == 2 && (side == 3 || side == 7) && weight.size(1) <= 4 && x.size(1) == weight.size(1) &&
+         x.is_cuda() && kernels::tuned_for(x.get_device()) &&
+         !(x.requires_grad() && at::GradMode::is_enabled()) && weight.scalar_type() == at::kBFloat16 &&
          (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) && x.numel() > 0 &&
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 && x.is_contiguous(kChannelsLast);
 }
 
 at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight) {
   // With a line and a column of zeros before it the kernel has an even side, and begins at an even pixel.
+  const c10::DeviceGuard guard(x.device());
   const int64_t cells = (weight.size(2) + 1) / 2, channels = weight.size(1);
   kernels::SpaceToDepth call;
   call.images = x.size(0);

@@ -197,7 +197,7 @@ bool fuses_stream(const at::Tensor& x, at::ScalarType branches) {
 }
 
 bool fuses_columns(const at::Tensor& x, at::ScalarType dtype, int64_t width) {
-  return suits(x, width) &&
+  return suits(x, width) && width > 0 && (x.is_cpu() || x.scalar_type() != at::kDouble) &&
          (dtype == at::kFloat || dtype == at::kBFloat16 || (dtype == at::kDouble && x.is_cpu()));
 }
 

@@ -71,9 +71,10 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
     const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
     return at::conv2d(pixels, weights, bias);
   }
-  if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 &&
+  if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 && weights.scalar_type() == at::kBFloat16 &&
       x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
     // Channels lie next to each other, so this is a matrix product, and cuBLAS is the faster one at those.
+    // Not in fp32, where convolutions may use TF32 and products by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
   if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);

@@ -16,7 +16,8 @@ using PoolAfter = kernels::Pool;
 class ResidualBlock : public torch::nn::Module {
  public:
   ResidualBlock(const ResNetOptions& options, int64_t in, int64_t width, int64_t stride)
-      : out(options.bottleneck() ? 4 * width : width), pool_(options.antialias() ? stride : 1) {
+      : out(options.bottleneck() ? 4 * width : width), pools_(options.antialias() && stride == 2) {
+    TORCH_CHECK(stride == 1 || stride == 2, "[ResNet] a block has stride 1 or 2, not ", stride);
     const int64_t conv_stride = options.antialias() ? 1 : stride;
     if (options.bottleneck()) {
       add(in, width, 1, 1);
@@ -36,12 +37,12 @@ class ResidualBlock : public torch::nn::Module {
   Twice forward(const Twice& x) {
     at::Tensor shortcut = x.second;
     if (!shortcut_conv_.is_empty()) {
-      if (pool_ != 1) shortcut = mean_pool(shortcut);
+      if (pools_) shortcut = mean_pool(shortcut);
       shortcut = conv_norm(*shortcut_conv_, *shortcut_norm_, shortcut, {.relu = false}).first;
     }
     at::Tensor y = x.first;
     for (size_t i = 0; i + 1 < convs_.size(); ++i) {
-      const bool pools = pool_ != 1 && i + 2 == convs_.size();
+      const bool pools = pools_ && i + 2 == convs_.size();
       y = conv_norm(*convs_[i], *norms_[i], y, {.pool = pools ? PoolAfter::kMean : PoolAfter::kNone}).first;
     }
     return conv_norm(*convs_.back(), *norms_.back(), y, {.residual = shortcut});
@@ -51,11 +52,11 @@ class ResidualBlock : public torch::nn::Module {
   int64_t multiply_adds(int64_t& side) const {
     int64_t count = 0, before = side;
     for (size_t i = 0; i < convs_.size(); ++i) {
-      if (i + 1 == convs_.size()) side /= pool_;
+      if (i + 1 == convs_.size()) side /= pools_ ? 2 : 1;
       count += convs_[i]->multiply_adds(side);
       side = convs_[i]->side_after(side);
     }
-    return count + (shortcut_conv_.is_empty() ? 0 : shortcut_conv_->multiply_adds(before / pool_));
+    return count + (shortcut_conv_.is_empty() ? 0 : shortcut_conv_->multiply_adds(before / (pools_ ? 2 : 1)));
   }
 
   /// The normalisation before the sum.
@@ -70,7 +71,7 @@ class ResidualBlock : public torch::nn::Module {
     norms_.push_back(register_module(fmt::format("bn{}", number), BatchNorm2d(width)));
   }
 
-  int64_t pool_;
+  bool pools_;  // by 2, before the last convolution
   std::vector<Conv2d> convs_;
   std::vector<BatchNorm2d> norms_;
   Conv2d shortcut_conv_{nullptr};

@@ -285,7 +285,7 @@ void Optimizer::step(double lr) {
 }
 
 void Optimizer::set_lr(double lr) {
-  TORCH_CHECK(is_rate(lr), "[Optimizer::step] lr must be a rate of at least 0, and is ", lr);
+  TORCH_CHECK(is_rate(lr), "[Optimizer] lr must be a rate of at least 0, and is ", lr);
   impl_->lr = lr;
   for (const Rates& rates : impl_->rates) rates.lr.fill_(lr);
 }

@@ -2,6 +2,7 @@
 #include "tpgm/train/step.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <cmath>
@@ -98,7 +99,7 @@ bool TrainingStep::records(const at::Tensor& images, const at::Tensor& labels, c
   const auto plan = method_.next_step();
   const auto kind = plan ? kinds_.find(plan->kind) : kinds_.end();
   if (kind == kinds_.end()) return false;
-  // The first is recorded when all kinds that there are can be: a step that runs as it is needs its memory
+  // The first is recorded when all kinds seen so far can be: a step that runs as it is needs its memory
   // beside that of the recordings.
   return kind->second.recording || std::all_of(kinds_.begin(), kinds_.end(),
                                                [](const auto& each) { return each.second.warm >= kWarmUp; });
@@ -137,6 +138,7 @@ TrainingStep::Result TrainingStep::step(const at::Tensor& images, const at::Tens
 TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, const at::Tensor& labels,
                                           const at::Tensor& targets,
                                           const std::deque<RadiusBatch>& radius_batches) {
+  const c10::DeviceGuard guard(images.device());
   put(images, images_);
   put(labels, labels_);
   put(targets, targets_);
@@ -150,11 +152,17 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   if (is_new) {
     if (!memory_) memory_ = CudaGraph::memory();
     optimizer_.zero_grad();
-    recording->graph.capture(memory_, [&] {
-      recording->result = run(images_, labels_, targets_);
-      auto batch = recording->radius_batches.begin();
-      take_step([&] { return radius_loss(*batch++); });
-    });
+    try {
+      recording->graph.capture(memory_, [&] {
+        recording->result = run(images_, labels_, targets_);
+        auto batch = recording->radius_batches.begin();
+        take_step([&] { return radius_loss(*batch++); });
+      });
+    } catch (...) {  // gradients are in the graph's memory, which nobody has written
+      optimizer_.zero_grad();
+      forget();
+      throw;
+    }
   }
   recording->graph.replay();
   // The graph writes to the same memory again in the next step.

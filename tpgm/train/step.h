@@ -55,8 +55,9 @@ class TrainingStep {
   /// A whole step of one batch: backward() and update(). On CUDA, with options.cuda_graph() and a method that
   /// can be recorded, the first few steps of each kind run as they are; then one is recorded, and from there
   /// on a step is one launch that does the same, bit for bit. A batch of another shape runs as it is.
-  /// Recordings are forgotten when other parameters train, or when weights or the optimizer's state have
-  /// moved to other memory.
+  /// If recording fails (a model that waits for the device in its forward pass), the method may have counted
+  /// a step that was not taken. Recordings are forgotten when other parameters train, or when weights or the
+  /// optimizer's state have moved to other memory.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
   /// True if step() would record or replay these. For a loop that wants to look at a loss before the update,

@@ -496,6 +496,7 @@ void Trainer::finish() {
   if (epochs_done_ < options_.epochs)
     say(fmt::format("stopped early: no better epoch since {}", best_epoch_));
   load_best();
+  training_step_.forget();  // its memory is for the last act and the tests now
   finishing_ = true;
   finish_began_ = radius_batches_;
   clock_->window = std::chrono::steady_clock::now();

@@ -1,0 +1,29 @@
+// What every launch of a CUDA kernel needs around it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace tpgm::kernels {
+
+/// Throws if the launch before it did not work.
+inline void check_launch() {
+  if (const auto error = cudaGetLastError(); error != cudaSuccess) {
+    throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
+                             cudaGetErrorString(error) +
+                             " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
+  }
+}
+
+/// Of the current device.
+inline int multiprocessors() {
+  int device = 0, count = 1;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    throw std::runtime_error("[tpgm] the CUDA device does not say how many multiprocessors it has");
+  return count;
+}
+
+}  // namespace tpgm::kernels
