@@ -2,12 +2,12 @@
 // CUDA against the CPU, and whole models with them and without.
 #include "tpgm/models/fused_transformer.h"
 
-#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <set>
 
+#include "tests/models/trace.h"
 #include "tests/support.h"
 #include "tpgm/models/clip.h"
 #include "tpgm/models/precision.h"
@@ -185,26 +185,6 @@ TEST(FusedTransformer, IsForWhatItWasMadeFor) {
   EXPECT_FALSE(fuses_stream(x.to(at::kBFloat16), at::kBFloat16));
   EXPECT_FALSE(fuses_columns(x, at::kHalf, 16));
 }
-
-/// Operators that this thread ran while it lived.
-class Trace {
- public:
-  Trace() {
-    seen().clear();
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
-                                           seen().insert(function.name());
-                                           return std::unique_ptr<at::ObserverContext>();
-                                         }).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~Trace() { at::removeCallback(handle_); }
-  static std::multiset<std::string>& seen() {
-    static thread_local std::multiset<std::string> names;
-    return names;
-  }
-
- private:
-  at::CallbackHandle handle_;
-};
 
 /// With the fused passes, on the CPU, or without. Under autocast, if asked for.
 Outcome run_model(torch::nn::Module& model, const std::function<Tensor()>& forward, bool fused, bool bf16) {

@@ -1,11 +1,11 @@
 // What no library's numbers show: modes, memory formats, precision, blocks, the registry.
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <set>
 
 #include "parity.h"
+#include "tests/models/trace.h"
 #include "tests/support.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/recompute.h"
@@ -73,26 +73,6 @@ double cosine(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
   }
   return product / std::sqrt(square_a * square_b);
 }
-
-// Operators that this thread ran while it lived.
-class Trace {
- public:
-  Trace() {
-    seen().clear();
-    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
-                                           seen().insert(function.name());
-                                           return std::unique_ptr<at::ObserverContext>();
-                                         }).scopes({at::RecordScope::FUNCTION}));
-  }
-  ~Trace() { at::removeCallback(handle_); }
-  static std::multiset<std::string>& seen() {
-    static thread_local std::multiset<std::string> names;
-    return names;
-  }
-
- private:
-  at::CallbackHandle handle_;
-};
 
 // Its bf16 needs instructions that some virtual machines show and do not lend.
 class WithoutOneDnn {
