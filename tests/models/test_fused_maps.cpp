@@ -46,6 +46,10 @@ std::vector<Case> random_cases(int64_t most_channels) {
       }
     }
   }
+  for (const bool residual : {true, false}) {  // maps of one pixel: as few values as a last stage has
+    for (const bool training : {true, false})
+      cases.push_back({8, 16, 1, 1, residual, true, Pool::kNone, training, residual});
+  }
   return cases;
 }
 
