@@ -88,6 +88,63 @@ TEST_P(ProbeTest, GivesTheLossAndTheGradientsOfEvalMode) {
   }
 }
 
+TEST_P(ProbeTest, EvaluatesAtOtherValues) {
+  const auto parameters = net->parameters();
+  std::vector<Tensor> values, places;
+  for (const auto& parameter : parameters) {
+    values.push_back(parameter.detach() * 1.5);
+    places.push_back(parameter.detach());
+  }
+  auto twin = testing::Net();
+  twin->to(device());
+  {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t k = 0; k < values.size(); ++k) twin->parameters()[k].copy_(values[k]);
+    for (std::size_t k = 0; k < net->buffers().size(); ++k) twin->buffers()[k].copy_(net->buffers()[k]);
+  }
+  auto probe = this->probe();
+  const auto expected =
+      Probe("Test", *twin, device())
+          .evaluate([&] { return testing::loss(twin, testing::batch(1, device())); }, twin->parameters());
+  const Trace before(net, device());
+  const auto result = probe.evaluate(held_out(), parameters, values);
+  EXPECT_TRUE(torch::equal(result.loss, expected.loss));
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    EXPECT_TRUE(torch::equal(result.gradients[k], expected.gradients[k])) << k;
+  }
+  const auto broken = [&]() -> Tensor { TORCH_CHECK(false, "no data"); };
+  EXPECT_TRUE(error_of([&] { probe.evaluate(broken, parameters, values); }).find("no data") !=
+              std::string::npos);
+  values[1] = torch::zeros({2}).to_sparse();
+  EXPECT_NE(error_of([&] { probe.evaluate(held_out(), parameters, values); }), "");
+  EXPECT_TRUE(Trace(net, device()) == before);
+  for (std::size_t k = 0; k < parameters.size(); ++k) {
+    EXPECT_EQ(parameters[k].const_data_ptr(), places[k].const_data_ptr()) << k;
+  }
+}
+
+// One memory for two variables: in place of one, the other has the values too, and no gradient for it.
+TEST_P(ProbeTest, OtherValuesReachWhoSharesTheMemory) {
+  net->head->weight.detach().set_requires_grad(false);
+  auto copy = net->register_parameter("copy", net->head->weight.detach(), /*requires_grad=*/true);
+  ASSERT_NE(copy.unsafeGetTensorImpl(), net->head->weight.unsafeGetTensorImpl());
+  auto probe = this->probe();
+  const auto values = torch::full_like(net->head->weight, 3).detach();
+  const auto result =
+      probe.evaluate([&] { return copy.sum() + net->head->weight.sum(); }, {net->head->weight}, {values});
+  EXPECT_EQ(result.loss.item<double>(), 6.0 * static_cast<double>(copy.numel()));
+  EXPECT_EQ(copy.const_data_ptr(), net->head->weight.const_data_ptr());
+}
+
+TEST_P(ProbeTest, ValuesOfAnotherTypeGiveGradientsOfThatType) {
+  auto probe = this->probe();
+  auto& weight = net->head->weight;
+  const auto value = weight.detach().to(torch::kBFloat16);
+  const auto result = probe.evaluate([&] { return (weight.to(torch::kFloat) * 3).sum(); }, {weight}, {value});
+  EXPECT_EQ(result.gradients[0].scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(weight.scalar_type(), torch::kFloat);
+}
+
 TEST_P(ProbeTest, LeavesEverythingElseAsItWas) {
   const Trace before(net, device());
   auto probe = this->probe();

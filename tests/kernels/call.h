@@ -146,7 +146,9 @@ class Call {
       operands_.push_back({weights[k].view.data_ptr(), anchor[k].view.data_ptr(),
                            mode == Third::kNull || (mode == Third::kEverySecond && k % 2 == 0) ? nullptr
                            : mode == Third::kWeights ? weights[k].view.data_ptr()
-                                                     : third[k].view.data_ptr()});
+                                                     : third[k].view.data_ptr(),
+                           plan.tensors[k].layout.weights == DType::kFloat32 &&
+                               third[k].view.scalar_type() == torch::kBFloat16});
     }
     Batch batch;
     batch.plan = &plan;

@@ -209,6 +209,40 @@ TEST_P(TpgmTest, AnchorsInBFloat16AreTheRoundedWeights) {
   }
 }
 
+// What a loss reads in bfloat16 may be made in it: the weights, the radii and the state come out the same.
+TEST_P(TpgmTest, EvaluatesInBFloat16WhereTheLossDoes) {
+  auto twin = twin_of(net);
+  Tpgm wide(*net), narrow(*twin);
+  std::vector<Tensor> matrices;
+  for (const auto& parameter : twin->parameters()) {
+    if (parameter.dim() > 1) matrices.push_back(parameter);
+  }
+  ASSERT_FALSE(matrices.empty());
+  narrow.read_in_bfloat16(matrices);
+  bool was_narrow = false;
+  const auto loss_of = [&](auto& model) {
+    return [&] {
+      auto total = torch::zeros({}, torch::TensorOptions(device()));
+      for (const auto& parameter : model->parameters()) {
+        was_narrow = was_narrow || parameter.scalar_type() == torch::kBFloat16;
+        const auto value = parameter.dim() > 1 ? parameter.to(torch::kBFloat16).to(torch::kFloat) : parameter;
+        total = total + (value - 0.1).square().sum();
+      }
+      return total;
+    };
+  };
+  for (int i = 0; i < 4; ++i) {
+    move();
+    assign(twin, copy(net));
+    wide.step(loss_of(net));
+    EXPECT_FALSE(was_narrow);
+    narrow.step(loss_of(twin));
+    EXPECT_TRUE(std::exchange(was_narrow, false));
+    expect_identical(copy(twin), copy(net));
+    EXPECT_EQ(as_map(narrow.radii()), as_map(wide.radii()));
+  }
+}
+
 TEST_P(TpgmTest, ProjectsATiedParameterOnce) {
   Tied tied;
   tied->to(device());

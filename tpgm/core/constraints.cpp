@@ -8,15 +8,13 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/minimum.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
+#include <unordered_set>
 
 #include "tpgm/core/stream.h"
 
@@ -62,12 +60,25 @@ bool same_order(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
+at::Tensor empty_in_order_of(const at::Tensor& like, at::ScalarType type) {
+  return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(type).requires_grad(false));
+}
+
 /// `tensor` in the type and memory order of `like`.
-at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like) {
-  if (same_order(tensor, like) && tensor.scalar_type() == like.scalar_type()) {
+at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type) {
+  if (same_order(tensor, like) && tensor.scalar_type() == type) {
     return tensor;
   }
-  return at::empty_strided(like.sizes(), like.strides(), like.options().requires_grad(false)).copy_(tensor);
+  return empty_in_order_of(like, type).copy_(tensor);
+}
+
+at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like) {
+  return laid_out(tensor, like, like.scalar_type());
+}
+
+/// What kernels take as Operands::narrow.
+bool narrow(const at::Tensor& third, const at::Tensor& weights) {
+  return third.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
 }
 
 /// On the right device, and invisible to autograd.
@@ -107,6 +118,7 @@ Constraints::Constraints(std::string owner, const std::vector<Selected>& selecte
   TORCH_CHECK(device_.is_cpu() || device_.is_cuda(), "[", owner_, "] tensors on ", device_,
               " are not supported; only CPU and CUDA are");
   backend_ = device_.is_cuda() ? &kernels::cuda() : &kernels::cpu();
+  radii_backend_ = device_.is_cuda() ? &kernels::radii_cuda() : &kernels::radii_cpu();
   plan_ = kernels::make_plan(layouts);
   plan_tensors_ = on_device(plan_.tensors, device_);
   plan_pieces_ = on_device(plan_.pieces, device_);
@@ -220,7 +232,10 @@ std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tenso
     }
     result[k].weights = weights[k].const_data_ptr();
     result[k].anchor = anchors_[k].const_data_ptr();
-    result[k].third = third.empty() || !third[k].defined() ? nullptr : third[k].mutable_data_ptr();
+    if (!third.empty() && third[k].defined()) {
+      result[k].third = third[k].mutable_data_ptr();
+      result[k].narrow = narrow(third[k], weights[k]);
+    }
   }
   return result;
 }
@@ -228,7 +243,7 @@ std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tenso
 void Constraints::measure(bool hold) {
   const Guards guards(device_);
   const auto weights = dense_tensors();
-  auto copies = hold ? room_for(weights) : std::vector<at::Tensor>();
+  auto copies = hold ? room_for_held(weights) : std::vector<at::Tensor>();
   measure(weights, copies);
   release();
   if (hold) {
@@ -238,14 +253,12 @@ void Constraints::measure(bool hold) {
 }
 
 /// Where to hold copies of `weights`. On the CPU a call may throw, and what was held must still be there.
-std::vector<at::Tensor> Constraints::room_for(const std::vector<at::Tensor>& weights) const {
+std::vector<at::Tensor> Constraints::room_for_held(const std::vector<at::Tensor>& weights) const {
   std::vector<at::Tensor> room;
   for (std::size_t k = 0; k < weights.size(); ++k) {
     const auto& like = weights[k];
     const bool again = device_.is_cuda() && keeps_memory_ && !held_.empty() && same_order(held_[k], like);
-    room.push_back(
-        again ? held_[k]
-              : at::empty_strided(like.sizes(), like.strides(), like.options().requires_grad(false)));
+    room.push_back(again ? held_[k] : empty_in_order_of(like, like.scalar_type()));
   }
   return room;
 }
@@ -268,7 +281,7 @@ void Constraints::load_held(const std::vector<at::Tensor>& values) {
     release();
     return;
   }
-  auto held = room_for(like);
+  auto held = room_for_held(like);
   for (std::size_t k = 0; k < values.size(); ++k) {
     held[k].copy_(values[k]);
   }
@@ -298,9 +311,7 @@ void Constraints::write_tensors(Write&& write) {
   std::vector<at::Tensor> targets;
   for (std::size_t k = 0; k < tensors_.size(); ++k) {
     const bool direct = row_dense(tensors_[k], norm_) && same_order(tensors_[k], weights[k]);
-    targets.push_back(direct ? tensors_[k]
-                             : at::empty_strided(weights[k].sizes(), weights[k].strides(),
-                                                 weights[k].options().requires_grad(false)));
+    targets.push_back(direct ? tensors_[k] : empty_in_order_of(weights[k], weights[k].scalar_type()));
   }
   write(weights, targets);
   for (std::size_t k = 0; k < tensors_.size(); ++k) {
@@ -320,6 +331,27 @@ void Constraints::project(const at::Tensor& radii) {
   });
 }
 
+void Constraints::project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii) {
+  const Guards guards(device_);
+  const auto pointers = operands(sources(), copies);
+  backend_->project(batch(pointers), ratio_of(), norms(), radii.const_data_ptr<double>());
+}
+
+std::vector<at::Tensor> Constraints::room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const {
+  std::unordered_set<const at::TensorImpl*> narrow;
+  for (const auto& tensor : in_bfloat16) {
+    narrow.insert(tensor.unsafeGetTensorImpl());
+  }
+  const auto like = sources();
+  std::vector<at::Tensor> room;
+  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+    const bool is_narrow =
+        like[k].scalar_type() == at::kFloat && narrow.contains(tensors_[k].unsafeGetTensorImpl());
+    room.push_back(empty_in_order_of(like[k], is_narrow ? at::kBFloat16 : like[k].scalar_type()));
+  }
+  return room;
+}
+
 void Constraints::interpolate(const at::Tensor& ratios) {
   write_tensors([&](const auto& weights, const auto& targets) {
     const auto pointers = operands(weights, targets);
@@ -334,7 +366,9 @@ at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const a
   std::vector<at::Tensor> laid(gradients.size());
   for (std::size_t k = 0; k < gradients.size(); ++k) {
     if (gradients[k].defined()) {
-      laid[k] = laid_out(gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k], weights[k]);
+      const auto gradient = gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k];
+      laid[k] = laid_out(gradient, weights[k],
+                         narrow(gradient, weights[k]) ? at::kBFloat16 : weights[k].scalar_type());
     }
   }
   auto result = at::empty({size()}, scalar_options());
@@ -376,16 +410,14 @@ void Constraints::restore() {
 }
 
 void Constraints::expect_finite_loss(const at::Tensor& loss) {
-  const auto code = static_cast<std::int32_t>(size());
-  report_.copy_(at::minimum(
-      report_, at::where(at::isfinite(loss.detach()).reshape({1}).to(device_),
-                         at::full_like(report_, kernels::kAllFinite), at::full_like(report_, code))));
+  const Guards guards(device_);
+  const auto value = loss.detach().to(scalar_options());
+  radii_backend_->expect_finite(value.const_data_ptr<double>(), static_cast<std::int32_t>(size()),
+                                report_.mutable_data_ptr<std::int32_t>(), current_stream(device_));
   if (device_.is_cpu()) {
     check();
   }
 }
-
-at::Tensor Constraints::finite() const { return report_.eq(kernels::kAllFinite); }
 
 void Constraints::post() {
   if (device_.is_cuda() && !posted_ && !capturing(device_)) {

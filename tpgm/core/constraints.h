@@ -12,6 +12,7 @@
 #include "tpgm/core/anchor.h"
 #include "tpgm/core/selection.h"
 #include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/radii.h"
 
 namespace tpgm {
 
@@ -65,11 +66,16 @@ class Constraints {
 
   /// tensor ← anchor + min(1, radius / n) · displacement, with the distances last measured.
   void project(const at::Tensor& radii);
+  /// The same into `copies`, and the tensors stay as they are; see room_for_copies().
+  void project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii);
+  /// Uninitialised, like the tensors but dense. Those that are float32 and in `in_bfloat16` (the very
+  /// variables) are of that type.
+  std::vector<at::Tensor> room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const;
   /// tensor ← anchor + ratio · displacement; a ratio may be any number.
   void interpolate(const at::Tensor& ratios);
   /// The derivative of a loss with respect to each radius: Σ_rows ⟨G_r, Δ_r⟩ / n_r, G its gradient with
-  /// respect to the tensors (an undefined one counts as zero), over the `rows` whose ratio the radius
-  /// determines.
+  /// respect to the tensors (an undefined one counts as zero; of float32 tensors it may be bfloat16), over
+  /// the `rows` whose ratio the radius determines.
   at::Tensor slopes(const std::vector<at::Tensor>& gradients, const at::Tensor& radii, kernels::Rows rows);
   /// gradient ← gradient + factor · displacement.
   void add_displacement(std::vector<at::Tensor>& gradients, double factor);
@@ -87,8 +93,8 @@ class Constraints {
 
   /// Counts a loss that is not finite like a NaN in the weights.
   void expect_finite_loss(const at::Tensor& loss);
-  /// True (a scalar on the device) if everything was finite since the flag was last clear.
-  at::Tensor finite() const;
+  /// The flag, where the kernels note what was not finite since it was last clear: kernels::Batch::report.
+  const at::Tensor& report() const { return report_; }
   /// Throws if something was not; waits for the device. `poll` looks only at what has already arrived.
   void check();
   void poll();
@@ -99,7 +105,7 @@ class Constraints {
   std::vector<at::Tensor> dense_tensors() const;
   std::vector<at::Tensor> sources() const;
   void check_unchanged() const;
-  std::vector<at::Tensor> room_for(const std::vector<at::Tensor>& weights) const;
+  std::vector<at::Tensor> room_for_held(const std::vector<at::Tensor>& weights) const;
   void measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies);
   kernels::Batch batch(const std::vector<kernels::Operands>& operands);
   kernels::Norms norms(const at::Tensor& distances) const;
@@ -123,6 +129,7 @@ class Constraints {
   mutable std::optional<std::int64_t> fingerprint_;
 
   const kernels::Backend* backend_;
+  const kernels::RadiiBackend* radii_backend_;
   kernels::Plan plan_;
   at::Tensor plan_tensors_, plan_pieces_;  // the plan's arrays on the device
   at::Tensor partials_, tickets_, report_, row_dots_;

@@ -1,6 +1,7 @@
 #include "tpgm/core/probe.h"
 
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty_like.h>
@@ -12,6 +13,8 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <unordered_set>
+#include <utility>
 
 #include "tpgm/core/stream.h"
 
@@ -157,6 +160,44 @@ class UnchangedBuffers {
   std::map<at::ScalarType, Group> groups_;
 };
 
+/// Parameters with other values, and their own again on destruction.
+class OtherValues {
+ public:
+  OtherValues(const torch::nn::Module& module, const std::vector<at::Tensor>& parameters,
+              const std::vector<at::Tensor>& values)
+      : OtherValues() {  // whose destructor runs if this one throws
+    if (values.empty()) return;
+    std::map<std::pair<const void*, std::int64_t>, std::size_t> places;
+    std::unordered_set<const at::TensorImpl*> given;
+    for (std::size_t k = 0; k < parameters.size(); ++k) {
+      if (parameters[k].numel() > 0) places[{parameters[k].const_data_ptr(), parameters[k].numel()}] = k;
+      if (given.insert(parameters[k].unsafeGetTensorImpl()).second) replace(parameters[k], values[k]);
+    }
+    for (const auto& other : module.parameters()) {
+      if (!given.insert(other.unsafeGetTensorImpl()).second || other.numel() == 0) continue;
+      const auto place = places.find({other.const_data_ptr(), other.numel()});
+      if (place != places.end()) replace(other, values[place->second].reshape(other.sizes()));
+    }
+    at::autocast::clear_cache();  // it may hold casts of their own
+  }
+  ~OtherValues() {
+    for (auto& [parameter, own] : replaced_) parameter.set_data(own);
+    if (!replaced_.empty()) at::autocast::clear_cache();
+  }
+  OtherValues(const OtherValues&) = delete;
+  OtherValues& operator=(const OtherValues&) = delete;
+
+ private:
+  void replace(const at::Tensor& parameter, const at::Tensor& value) {
+    replaced_.emplace_back(parameter, parameter.variable_data());
+    replaced_.back().first.set_data(value);
+  }
+
+  OtherValues() = default;
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> replaced_;
+};
+
 }  // namespace
 
 Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
@@ -171,7 +212,8 @@ Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
   }
 }
 
-Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters) {
+Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
+                              const std::vector<at::Tensor>& values) {
   TORCH_CHECK(closure, "[", owner_, "] needs a closure that returns the loss of a batch of held-out data");
   TORCH_CHECK(!c10::InferenceMode::is_enabled(), "[", owner_,
               "] cannot learn radii in inference mode; use NoGradGuard around evaluation instead");
@@ -183,6 +225,7 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   // BatchNorm does not always own up to a change of its statistics (their version stays), so all are put
   // back.
   const UnchangedBuffers unchanged(buffers);
+  const OtherValues other_values(*module_, parameters, values);
   const ParkedGradients gradients_of_training(*module_);
   const EvalMode eval_mode(*module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;

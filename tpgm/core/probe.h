@@ -1,4 +1,4 @@
-// Evaluates a loss on held-out data at the current weights, and leaves no trace.
+// Evaluates a loss on held-out data, and leaves no trace.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -33,9 +33,13 @@ class Probe {
     std::vector<at::Tensor>
         gradients;  ///< One per parameter; undefined where the loss does not depend on it.
   };
+  /// With `values`, the parameters hold those meanwhile in place of their own, which nobody touches: one for
+  /// each, of its shape; the gradients are then of the values' types. A parameter of the module that shares
+  /// its memory with one of them holds the same.
   /// Throws, with everything put back, if the closure throws, its loss is not a scalar or depends on none of
   /// the `parameters`, or it is seen to change a buffer of the module.
-  Result evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters);
+  Result evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
+                  const std::vector<at::Tensor>& values = {});
 
   /// The closures' random stream, to save and to load.
   NamedTensors state_dict() const;

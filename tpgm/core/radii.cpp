@@ -5,21 +5,21 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/maximum.h>
-#include <ATen/ops/minimum.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/pow.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/serialize/archive.h>
 
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <utility>
+
+#include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
@@ -30,7 +30,8 @@ constexpr double kAdamEps = 1e-8;
 
 }  // namespace
 
-Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options)
+Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options,
+             at::Tensor report)
     : options_(std::move(options)) {
   TORCH_CHECK(options_.lr() > 0 && std::isfinite(options_.lr()), "[Radii] radius_lr must be positive, not ",
               options_.lr());
@@ -40,61 +41,71 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
               options_.mu());
   TORCH_CHECK(options_.tv() >= 0 && std::isfinite(options_.tv()), "[Radii] tv must not be negative, and is ",
               options_.tv());
-  std::vector<std::int64_t> first, second;
+  const auto count = static_cast<std::int64_t>(groups.size());
+  std::vector<std::int64_t> before(groups.size(), -1), behind(groups.size(), -1);
   std::map<std::string, std::int64_t> last_of;
-  for (std::size_t k = 0; k < groups.size(); ++k) {
-    const auto index = static_cast<std::int64_t>(k);
-    const auto [place, is_new] = last_of.try_emplace(groups[k], index);
+  for (std::int64_t k = 0; k < count; ++k) {
+    const auto [place, is_new] = last_of.try_emplace(groups[k], k);
     if (!is_new) {
-      first.push_back(std::exchange(place->second, index));
-      second.push_back(index);
+      before[k] = std::exchange(place->second, k);
+      behind[before[k]] = k;
     }
   }
-  pair_first_ = at::tensor(first, at::kLong).to(scalar_options.device());
-  pair_second_ = at::tensor(second, at::kLong).to(scalar_options.device());
-  numbers_ = at::zeros({5, static_cast<std::int64_t>(groups.size())}, scalar_options);
+  const auto device = scalar_options.device();
+  backend_ = device.is_cuda() ? &kernels::radii_cuda() : &kernels::radii_cpu();
+  before_ = at::tensor(before, at::kLong).to(device);
+  behind_ = at::tensor(behind, at::kLong).to(device);
+  report_ = std::move(report);
+  numbers_ = at::zeros({kernels::kRadiiRows, count}, scalar_options);
+  saved_ = at::zeros_like(numbers_);
   forget();
 }
 
 /// As new.
 void Radii::forget() {
   numbers_.zero_();
-  learned_ = numbers_[0];
-  radii_ = numbers_[1];
-  moments_ = numbers_.slice(0, 2);
+  learned_ = numbers_[kernels::kLearned];
+  radii_ = numbers_[kernels::kRadius];
+  moments_ = numbers_.slice(0, kernels::kFirstMoment, kernels::kSteps + 1);
+  distances_ = numbers_[kernels::kLargest];
   optimizer_ = nullptr;
   initialised_ = false;
 }
 
 const at::Tensor& Radii::prepare(const at::Tensor& smallest, const at::Tensor& largest) {
   const at::NoGradGuard no_grad;
-  const bool relative = options_.scale() == RadiusScale::kRelative;
-  const auto moved = largest > 0;
+  const at::OptionalDeviceGuard guard(numbers_.device());
   if (!initialised_) {
     auto first =
         options_.init() == RadiusInit::kHalf ? smallest / 2 : at::full_like(smallest, options_.eps());
-    if (relative) {
+    if (options_.scale() == RadiusScale::kRelative) {
       // A tensor that has not moved yet starts where it would if all its rows were equally far.
       const double unmoved = options_.init() == RadiusInit::kHalf ? 0.5 : options_.eps();
-      first = at::where(moved, first / largest, at::full_like(first, unmoved));
+      first = at::where(largest > 0, first / largest, at::full_like(first, unmoved));
     }
     start(first, {});
   }
-  // Where the two limits cross (a tensor nearer than 1e-8 to its anchor) the lower one holds.
-  const auto clamped = [](const at::Tensor& value, const at::Tensor& low, const at::Tensor& high) {
-    return at::maximum(at::minimum(value, high), low);
-  };
-  const auto lowest = at::full_like(largest, kLowest);
-  if (relative) {
-    const auto one = at::ones_like(largest);
-    learned_.copy_(at::where(moved, clamped(learned_, at::minimum(lowest / largest, one), one),
-                             at::clamp(learned_, 0, 1)));
-    radii_.copy_(at::maximum(learned_ * largest, lowest));
-  } else {
-    learned_.copy_(clamped(learned_, lowest, largest));
-    radii_.copy_(learned_);
-  }
+  backend_->clamp(call(), largest.const_data_ptr<double>());
   return radii_;
+}
+
+at::Tensor Radii::ratios() const {
+  return at::where(distances_ > 0, at::clamp(radii_ / distances_, 0, 1), at::ones_like(distances_));
+}
+
+/// What both kernels get. The first after save() saves.
+kernels::RadiiCall Radii::call() {
+  kernels::RadiiCall call;
+  call.count = numbers_.size(1);
+  call.numbers = numbers_.mutable_data_ptr<double>();
+  call.saved = saved_.mutable_data_ptr<double>();
+  call.learned = optimizer_ ? learned_.mutable_data_ptr<double>() : nullptr;
+  call.relative = options_.scale() == RadiusScale::kRelative;
+  // Who has an optimizer of his own waits, and looks at the report himself.
+  call.report = optimizer_ || !report_.defined() ? nullptr : report_.const_data_ptr<std::int32_t>();
+  call.save = std::exchange(saves_, false);
+  call.stream = current_stream(numbers_.device());
+  return call;
 }
 
 /// Gives the optimizer the numbers to move (one of the user's a tensor of its own), and the state it was
@@ -121,44 +132,29 @@ void Radii::start(const at::Tensor& learned, const std::string& optimizer_state)
 void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
   TORCH_INTERNAL_ASSERT(initialised_, "update() before prepare()");
   const at::NoGradGuard no_grad;
-  const auto moved = largest > 0;
-  auto gradient = slopes;
-  if (options_.mu() > 0) {
-    gradient = gradient + 2 * options_.mu() * radii_;
+  const at::OptionalDeviceGuard guard(numbers_.device());
+  kernels::RadiiStep step;
+  step.slopes = slopes.const_data_ptr<double>();
+  step.largest = largest.const_data_ptr<double>();
+  step.mu = options_.mu();
+  step.tv = options_.tv();
+  step.before = before_.const_data_ptr<std::int64_t>();
+  step.behind = behind_.const_data_ptr<std::int64_t>();
+  step.lr = options_.lr();
+  step.beta1 = kBeta1;
+  step.beta2 = kBeta2;
+  step.eps = kAdamEps;
+  if (!optimizer_) {
+    backend_->step(call(), step);
+    return;
   }
-  if (options_.tv() > 0 && pair_first_.numel() > 0) {
-    const auto ratio = radii_ / largest;
-    const auto has_ratio = largest >= kLowest;  // nearer than that the radius is a constant
-    const auto both = has_ratio.index({pair_first_}).logical_and(has_ratio.index({pair_second_}));
-    const auto step = ratio.index({pair_second_}) - ratio.index({pair_first_});
-    const auto sign = at::where(both, step.sign(), at::zeros_like(step));
-    auto by_ratio = at::zeros_like(ratio);
-    by_ratio.index_add_(0, pair_second_, sign);
-    by_ratio.index_add_(0, pair_first_, -sign);
-    gradient = gradient + options_.tv() * by_ratio / largest;
-  }
-  if (options_.scale() == RadiusScale::kRelative) {
-    gradient = gradient * largest;
-  }
-  gradient = at::where(moved, gradient, at::zeros_like(gradient));
-  if (optimizer_) {
-    learned_.mutable_grad() = gradient;
-    optimizer_->step();
-    TORCH_CHECK(at::isfinite(learned_).all().item<bool>(),
-                "[Radii] the radius optimizer has made a radius NaN or Inf; lower its learning rate");
-  } else {
-    adam_step(gradient);
-  }
-}
-
-void Radii::adam_step(const at::Tensor& gradient) {
-  const auto m = kBeta1 * moments_[0] + (1 - kBeta1) * gradient;
-  const auto v = kBeta2 * moments_[1] + (1 - kBeta2) * gradient * gradient;
-  const auto step = moments_[2] + 1;
-  const auto m_hat = m / (1 - at::pow(kBeta1, step));
-  const auto v_hat = v / (1 - at::pow(kBeta2, step));
-  learned_.copy_(learned_ - options_.lr() * m_hat / (v_hat.sqrt() + kAdamEps));
-  moments_.copy_(at::stack({m, v, step}));
+  const auto gradient = at::empty_like(radii_);
+  step.gradient = gradient.mutable_data_ptr<double>();
+  backend_->step(call(), step);
+  learned_.mutable_grad() = gradient;
+  optimizer_->step();
+  TORCH_CHECK(at::isfinite(learned_).all().item<bool>(),
+              "[Radii] the radius optimizer has made a radius NaN or Inf; lower its learning rate");
 }
 
 std::string Radii::save_optimizer() const {
@@ -185,16 +181,12 @@ void Radii::roll_back(const Snapshot& snapshot) {
   }
 }
 
-void Radii::roll_back_unless(const at::Tensor& finite, const Snapshot& snapshot) {
-  TORCH_INTERNAL_ASSERT(!optimizer_ && snapshot.initialised);
-  numbers_.copy_(at::where(finite, numbers_, snapshot.numbers));
-}
-
 NamedTensors Radii::state_dict() const {
   NamedTensors state;
   if (initialised_) {
     state.insert("learned", learned_.detach().cpu().clone());
     state.insert("radii", radii_.cpu().clone());
+    state.insert("distances", distances_.cpu().clone());
     if (optimizer_) {
       auto bytes = save_optimizer();
       state.insert("optimizer",
@@ -223,8 +215,9 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
               "] the state was saved with ", moments ? "the built-in" : "another",
               " radius optimizer; build the method with the same radius_optimizer");
   TORCH_CHECK(learned->dim() == 1 && state["radii"].sizes() == learned->sizes() &&
+                  state.contains("distances") && state["distances"].sizes() == learned->sizes() &&
                   (!moments || moments->sizes() == moments_.sizes()),
-              "[", owner, "] the state is damaged: its radii and moments differ in number");
+              "[", owner, "] the state is damaged: its radii, distances and moments differ in number");
   try {
     start(learned->to(device),
           optimizer ? std::string(static_cast<const char*>(optimizer->const_data_ptr()), optimizer->nbytes())
@@ -233,6 +226,7 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
     TORCH_CHECK(false, "[", owner, "] the radius optimizer cannot read its state: ", error.what());
   }
   radii_.copy_(state["radii"]);
+  distances_.copy_(state["distances"]);
   if (moments) {
     moments_.copy_(*moments);
   } else {

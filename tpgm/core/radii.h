@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tpgm/core/selection.h"
+#include "tpgm/kernels/radii.h"
 
 namespace tpgm {
 
@@ -48,13 +49,14 @@ struct RadiiOptions {
 
 /// Radii of `count` tensors. `smallest` and `largest` below are the extremes of each tensor's row distances,
 /// measured on unprojected weights; all tensors are float64 of shape [count] on one device. With the built-in
-/// optimizer everything stays in the same memory, so that a recorded update() or prepare() can be replayed.
+/// optimizer everything stays in the same memory, so that a recorded update() or prepare() can be replayed,
+/// and either is one launch.
 class Radii {
  public:
-  static constexpr double kLowest = 1e-8;
-
-  /// `groups` names the group of each tensor, in model order; used by `tv` alone.
-  Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options);
+  /// `groups` names the group of each tensor, in model order; used by `tv` alone. `report` is that of the
+  /// Constraints which measure the distances, if any: see save().
+  Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options,
+        at::Tensor report = {});
 
   /// The radii to project with: initialised at the first call, then clamped to [1e-8, largest]. A tensor that
   /// has not moved (largest = 0) has radius 1e-8.
@@ -64,8 +66,12 @@ class Radii {
   /// get no gradient. Afterwards prepare() gives the clamped radii.
   void update(const at::Tensor& slopes, const at::Tensor& largest);
 
-  /// The radii as prepare() last gave them, in memory that the next call changes; zeros before the first.
+  /// The radii as prepare() last gave them, and the largest distances it was given, in memory that the next
+  /// call changes; zeros before the first.
   const at::Tensor& values() const { return radii_; }
+  const at::Tensor& distances() const { return distances_; }
+  /// γ / max n, at most 1: what the farthest row's displacement is multiplied by. 1 where nothing has moved.
+  at::Tensor ratios() const;
   bool initialised() const { return initialised_; }
 
   /// False if the optimizer is the user's: then update() may only be called once everything is known to be
@@ -77,7 +83,10 @@ class Radii {
   /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
   void load_state_dict(const std::string& owner, const NamedTensors& state);
 
-  /// A point to come back to.
+  /// A point to come back to, on the device's own time: the numbers as they are now come back in the first
+  /// update() or prepare() that finds something in the report. Built-in optimizer only.
+  void save() { saves_ = true; }
+  /// The same for a caller that waits.
   struct Snapshot {
     bool initialised = false;
     at::Tensor numbers, learned;  // `learned` where the optimizer is the user's
@@ -85,21 +94,22 @@ class Radii {
   };
   Snapshot snapshot() const;
   void roll_back(const Snapshot& snapshot);
-  /// The same, decided on the device: only if the scalar `finite` is false. Built-in optimizer only.
-  void roll_back_unless(const at::Tensor& finite, const Snapshot& snapshot);
 
  private:
-  void adam_step(const at::Tensor& gradient);
+  kernels::RadiiCall call();
   void start(const at::Tensor& learned, const std::string& optimizer_state);
   void forget();
   std::string save_optimizer() const;
 
   RadiiOptions options_;
-  at::Tensor pair_first_, pair_second_;  // neighbours in a group
-  // The memory of all numbers, and its rows: what the optimizer moves (a leaf apart, where it is the user's),
-  // the radii, and Adam's state: m, v and the step count.
-  at::Tensor numbers_, learned_, radii_, moments_;
-  bool initialised_ = false;
+  const kernels::RadiiBackend* backend_;
+  at::Tensor before_, behind_;  // the neighbours of each in its group; -1: none
+  at::Tensor report_;
+  // The memory of all numbers (kernels::RadiiRow), and its rows: what the optimizer moves (a leaf apart,
+  // where it is the user's), the radii, Adam's state, and what the radii were clamped to.
+  at::Tensor numbers_, learned_, radii_, moments_, distances_;
+  at::Tensor saved_;
+  bool initialised_ = false, saves_ = false;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

@@ -94,21 +94,28 @@ TPGM_FOR_EACH_CPU double sum_of_magnitudes(const W* weights, const A* anchor, st
   });
 }
 
-template <class W, class A>
-TPGM_FOR_EACH_CPU double dot(const W* gradient, const W* weights, const A* anchor, std::int64_t n) {
+template <class W, class A, class T>
+TPGM_FOR_EACH_CPU double dot(const T* gradient, const W* weights, const A* anchor, std::int64_t n) {
   return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
     return load<double>(gradient[i]) * static_cast<double>(displacement(weights, anchor, i));
   });
 }
 
-template <class W, class A>
-TPGM_FOR_EACH_CPU void interpolate_run(const W* weights, const A* anchor, W* out, double ratio,
+template <class W, class A, class T>
+TPGM_FOR_EACH_CPU void interpolate_run(const W* weights, const A* anchor, T* out, double ratio,
                                        std::int64_t n) {
   using C = Compute<W>;
   const auto factor = static_cast<C>(ratio);
 #pragma GCC ivdep  // `out` is `weights` or does not touch it
   for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = store<W>(load<C>(anchor[i]) + factor * displacement(weights, anchor, i));
+    out[i] = store<T>(load<C>(anchor[i]) + factor * displacement(weights, anchor, i));
+  }
+}
+
+template <class W, class T>
+TPGM_FOR_EACH_CPU void round_run(const W* weights, T* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = store<T>(load<Compute<W>>(weights[i]));
   }
 }
 
@@ -172,31 +179,36 @@ void with_types(const Layout& layout, F&& f) {
 }
 
 /// Calls f(piece index, piece, tensor, weights, anchor, third) for every piece of the tensors, on all
-/// threads.
-template <class F>
+/// threads. kNarrow: `third` may be bfloat16 beside float32 weights.
+template <bool kNarrow = false, class F>
 void for_each_piece(const Batch& batch, F&& f) {
-  batch.parallel_for(static_cast<std::int64_t>(batch.plan->pieces.size()),
-                     [&](std::int64_t begin, std::int64_t end) {
-                       for (auto index = begin; index < end; ++index) {
-                         const auto& piece = batch.pieces[index];
-                         const auto& tensor = batch.tensors[piece.tensor];
-                         const auto& operands = batch.operands[piece.tensor];
-                         with_types(tensor.layout, [&](auto w, auto a) {
-                           using W = decltype(w);
-                           using A = decltype(a);
-                           f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
-                             static_cast<const A*>(operands.anchor) + piece.begin,
-                             operands.third ? static_cast<W*>(operands.third) + piece.begin : nullptr);
-                         });
-                       }
-                     });
+  batch.parallel_for(
+      static_cast<std::int64_t>(batch.plan->pieces.size()), [&](std::int64_t begin, std::int64_t end) {
+        for (auto index = begin; index < end; ++index) {
+          const auto& piece = batch.pieces[index];
+          const auto& tensor = batch.tensors[piece.tensor];
+          const auto& operands = batch.operands[piece.tensor];
+          with_types(tensor.layout, [&](auto w, auto a) {
+            using W = decltype(w);
+            using A = decltype(a);
+            const auto with_third = [&]<class T>(T* third) {
+              f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
+                static_cast<const A*>(operands.anchor) + piece.begin, third ? third + piece.begin : nullptr);
+            };
+            if constexpr (kNarrow && std::is_same_v<W, float>) {
+              if (operands.narrow) return with_third(static_cast<BFloat16*>(operands.third));
+            }
+            with_third(static_cast<W*>(operands.third));
+          });
+        }
+      });
 }
 
 /// Row sums of all tensors: row_sum(weights, anchor, third, n) of each row or part of a row, parts added in
 /// order.
-template <class RowSum>
+template <bool kNarrow = false, class RowSum>
 void reduce_rows(const Batch& batch, double* rows, RowSum&& row_sum) {
-  for_each_piece(
+  for_each_piece<kNarrow>(
       batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto third) {
         const auto cols = tensor.layout.cols;
         if (tensor.pieces_per_row > 1) {
@@ -255,10 +267,12 @@ void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
 }
 
 /// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
-template <class W, class A>
-void write_run(const W* weights, const A* anchor, W* out, double ratio, std::int64_t n) {
+template <class W, class A, class T>
+void write_run(const W* weights, const A* anchor, T* out, double ratio, std::int64_t n) {
   if (ratio != 1) {
     interpolate_run(weights, anchor, out, ratio, n);
+  } else if constexpr (!std::is_same_v<W, T>) {
+    round_run(weights, out, n);
   } else if (out != weights) {
     std::memcpy(out, weights, n * sizeof(W));
   }
@@ -268,7 +282,7 @@ double ratio_of(double radius, double norm) { return norm > 0 ? std::min(1.0, ra
 
 void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const double* radii) {
   const bool clean = *batch.report == kAllFinite;
-  for_each_piece(
+  for_each_piece<true>(
       batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
         const std::int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
         for (std::int64_t row = 0; row < piece.rows; ++row) {
@@ -289,8 +303,8 @@ void interpolate(const Batch& batch, const double* ratios) {
 
 void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
             double* row_dots, double* slopes) {
-  reduce_rows(batch, row_dots, [](auto weights, auto anchor, auto gradient, std::int64_t n) {
-    return gradient ? dot(static_cast<decltype(weights)>(gradient), weights, anchor, n) : 0.0;
+  reduce_rows<true>(batch, row_dots, []<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
+    return gradient ? dot(static_cast<const T*>(gradient), weights, anchor, n) : 0.0;
   });
   const auto counts = [which](double radius, double norm) {
     return norm > 0 &&

@@ -30,6 +30,11 @@ struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
 
+struct Pointers {
+  const void *weights, *anchor;
+  void* third;
+};
+
 /// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
 struct Arguments {
   const TensorPlan* plan;
@@ -40,7 +45,8 @@ struct Arguments {
   std::int32_t first_tensor;
   std::int32_t first_piece;
   std::int32_t all_tensors;
-  Operands operands[kMaxTensors];
+  Pointers pointers[kMaxTensors];
+  bool narrow[kMaxTensors];
 };
 
 /// The threads that share a row: all of the block, or a power of two of one warp.
@@ -63,26 +69,40 @@ __device__ Group group_of(const Piece& piece, std::int64_t cols) {
   return {thread % width, width, thread / width, kThreads / width};
 }
 
-__device__ bool aligned(const void* pointer) { return (reinterpret_cast<std::uintptr_t>(pointer) & 15) == 0; }
+/// To so many elements.
+template <int kElements, class T>
+__device__ bool aligned(const T* pointer) {
+  return (reinterpret_cast<std::uintptr_t>(pointer) & (sizeof(T) * kElements - 1)) == 0;
+}
 
 /// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
-template <class F>
-__device__ void with_types(const TensorPlan& tensor, const Operands& operands, const Piece& piece, F f) {
-  const auto typed = [&](auto w, auto a) {
+/// kNarrow: `third` may be bfloat16 beside float32 weights.
+template <bool kNarrow, class F>
+__device__ void with_types(const Arguments& args, const TensorPlan& tensor, const Piece& piece, F f) {
+  const int k = piece.tensor - args.first_tensor;
+  const Pointers& pointers = args.pointers[k];
+  const auto typed_with = [&](auto w, auto a, auto t) {
     using W = decltype(w);
     using A = decltype(a);
+    using T = decltype(t);
     constexpr int kWide = 16 / sizeof(W);
-    const auto* weights = static_cast<const W*>(operands.weights) + piece.begin;
-    const auto* anchor = static_cast<const A*>(operands.anchor) + piece.begin;
-    auto* third = operands.third ? static_cast<W*>(operands.third) + piece.begin : nullptr;
+    const auto* weights = static_cast<const W*>(pointers.weights) + piece.begin;
+    const auto* anchor = static_cast<const A*>(pointers.anchor) + piece.begin;
+    auto* third = pointers.third ? static_cast<T*>(pointers.third) + piece.begin : nullptr;
     // Rows of a piece follow each other, so all are aligned if the first is and their length allows it.
-    const bool wide = tensor.layout.cols % kWide == 0 && aligned(weights) && aligned(third) &&
-                      (reinterpret_cast<std::uintptr_t>(anchor) & (sizeof(A) * kWide - 1)) == 0;
+    const bool wide = tensor.layout.cols % kWide == 0 && aligned<kWide>(weights) && aligned<kWide>(third) &&
+                      aligned<kWide>(anchor);
     if (wide) {
       f(weights, anchor, third, std::integral_constant<int, kWide>{});
     } else {
       f(weights, anchor, third, std::integral_constant<int, 1>{});
     }
+  };
+  const auto typed = [&](auto w, auto a) {
+    if constexpr (kNarrow && std::is_same_v<decltype(w), float>) {
+      if (args.narrow[k]) return typed_with(w, a, __nv_bfloat16{});
+    }
+    typed_with(w, a, w);
   };
   const bool same = tensor.layout.anchor == tensor.layout.weights;
   switch (tensor.layout.weights) {
@@ -127,13 +147,13 @@ __device__ double sum_over(const Group& group, double value) {
 template <bool kThird, bool kCopy, class Term>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
                             double* rows, Term term) {
-  const auto& operands = args.operands[piece.tensor - args.first_tensor];
   const auto group = group_of(piece, tensor.layout.cols);
   const bool split = tensor.pieces_per_row > 1;
   const std::int64_t n = split ? piece.size : tensor.layout.cols;
-  with_types(tensor, operands, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+  with_types<kThird>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
     constexpr int kVector = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+    using T = std::remove_pointer_t<decltype(third)>;
     using C = Compute<W>;
     // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
     for (int first = 0; first < piece.rows; first += group.step) {
@@ -144,7 +164,7 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
         for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
           const auto w = read<kVector>(weights + at + i);
           const auto a = read<kVector>(anchor + at + i);
-          Vector<W, kVector> t{};
+          Vector<T, kVector> t{};
           if constexpr (kThird) {
             t = read<kVector>(third + at + i);
           }
@@ -153,8 +173,8 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
             const C delta = static_cast<C>(w.at[j]) - static_cast<C>(a.at[j]);
             total += term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])));
           }
-          if (kCopy && third != nullptr) {
-            *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
+          if constexpr (kCopy) {
+            if (third != nullptr) *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
           }
         }
       }
@@ -278,7 +298,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
   const TensorPlan tensor = args.plan[piece.tensor];
-  if (args.operands[piece.tensor - args.first_tensor].third == nullptr) {
+  if (args.pointers[piece.tensor - args.first_tensor].third == nullptr) {
     if (threadIdx.x == 0 && piece.begin == 0) {
       slopes[piece.tensor] = 0;
     }
@@ -324,11 +344,12 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
   const auto update = [&](auto* weights, auto* anchor, auto* third, auto vector) {
     constexpr int kVector = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+    using T = std::remove_pointer_t<decltype(third)>;
     using C = Compute<W>;
     for (int row = group.row; row < piece.rows; row += group.step) {
       const double exact = factor_of(row);
       const bool keep = !kAdd && exact == 1;
-      if (keep && third == weights) {
+      if (keep && static_cast<const void*>(third) == weights) {
         continue;
       }
       const C factor = static_cast<C>(exact);
@@ -336,7 +357,7 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
       for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
         const auto w = read<kVector>(weights + at + i);
         const auto a = read<kVector>(anchor + at + i);
-        Vector<W, kVector> t{};
+        Vector<T, kVector> t{};
         if constexpr (kAdd) {
           t = read<kVector>(third + at + i);
         }
@@ -344,14 +365,14 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
         for (int j = 0; j < kVector; ++j) {
           const C from = static_cast<C>(a.at[j]);
           const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
-          t.at[j] = keep ? w.at[j] : static_cast<W>(value);
+          t.at[j] = keep ? static_cast<T>(w.at[j]) : static_cast<T>(value);
           finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
         }
-        *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = t;
+        *reinterpret_cast<Vector<T, kVector>*>(third + at + i) = t;
       }
     }
   };
-  with_types(tensor, args.operands[piece.tensor - args.first_tensor], piece, update);
+  with_types<!kAdd>(args, tensor, piece, update);
   return finite;
 }
 
@@ -405,8 +426,13 @@ void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values
                    static_cast<std::int32_t>(first),
                    tensors[first].first_piece,
                    static_cast<std::int32_t>(tensors.size()),
+                   {},
                    {}};
-    std::copy_n(batch.operands + first, count, args.operands);
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto& operands = batch.operands[first + k];
+      args.pointers[k] = {operands.weights, operands.anchor, operands.third};
+      args.narrow[k] = operands.narrow;
+    }
     const auto& last = tensors[first + count - 1];
     const auto blocks = last.first_piece + last.pieces - args.first_piece;
     kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(batch.stream)>>>(args, values...);

@@ -24,7 +24,7 @@ enum class DType : std::uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
 struct Layout {
   std::int64_t rows = 1;
   std::int64_t cols = 0;
-  DType weights = DType::kFloat32;  // also the gradient's and the output's
+  DType weights = DType::kFloat32;  // also the gradient's and the output's, but see Operands::narrow
   DType anchor = DType::kFloat32;   // `weights`, or kBFloat16
 };
 
@@ -58,6 +58,7 @@ struct Operands {
   const void* weights = nullptr;  // θ
   const void* anchor = nullptr;   // θ₀
   void* third = nullptr;          // the call's output, or the gradient; see each call
+  bool narrow = false;            // project(), slopes(): weights are float32, and `third` is bfloat16
 };
 
 /// Runs body(begin, end) over [0, n) on as many threads as it likes.

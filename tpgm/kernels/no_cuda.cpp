@@ -3,6 +3,7 @@
 
 #include "tpgm/kernels/kernels.h"
 #include "tpgm/kernels/maps.h"
+#include "tpgm/kernels/radii.h"
 #include "tpgm/kernels/transformer.h"
 
 namespace tpgm::kernels {
@@ -18,6 +19,7 @@ namespace {
 
 const Backend& cuda() { refuse(); }
 const MapsBackend& maps_cuda() { refuse(); }
+const RadiiBackend& radii_cuda() { refuse(); }
 const TransformerBackend& transformer_cuda() { refuse(); }
 bool tuned_for(int) { return false; }
 

@@ -1,7 +1,5 @@
 #include "tpgm/methods/ftp.h"
 
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 
 namespace tpgm {
@@ -12,7 +10,7 @@ Ftp::Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions optio
     : AnchoredMethod("Ftp", module, anchor, options.exclude(), options.norm(), options.anchor_storage()),
       options_(std::move(options)),
       radii_(RadiiOptions().init(RadiusInit::kEps).lr(options_.radius_lr()), constraints_.names(),
-             constraints_.scalar_options()) {
+             constraints_.scalar_options(), constraints_.report()) {
   TORCH_CHECK(options_.k() >= 0 && options_.k() <= 1, "[Ftp] k must be in [0, 1], and is ", options_.k());
   constraints_.keep_held_memory();
 }
@@ -57,20 +55,17 @@ void Ftp::before_step() {
 void Ftp::after_step(const Closure&) {
   TORCH_CHECK(!constraints_.holding() || slopes_,
               "[Ftp] after_step() without before_step(); call it after backward()");
-  const auto before = radii_.snapshot();
-  const auto last_largest = constraints_.largest().clone();
   constraints_.measure(/*hold=*/true);
   if (!radii_.initialised()) {
     check();
+  } else {
+    radii_.save();
   }
   if (slopes_) {
-    radii_.update(*slopes_, last_largest);
+    radii_.update(*slopes_, radii_.distances());  // those of the step before
     slopes_.reset();
   }
   constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
-  if (before.initialised) {
-    radii_.roll_back_unless(constraints_.finite(), before);
-  }
   constraints_.post();
 }
 
@@ -80,12 +75,7 @@ torch::OrderedDict<std::string, double> Ftp::radii() const {
 }
 
 torch::OrderedDict<std::string, double> Ftp::ratios() const {
-  const auto largest = constraints_.largest();
-  if (!radii_.initialised() || !largest.defined()) {
-    return NamedNumbers();
-  }
-  return constraints_.by_name(
-      at::where(largest > 0, at::clamp(radii_.values() / largest, 0, 1), at::ones_like(largest)));
+  return radii_.initialised() ? constraints_.by_name(radii_.ratios()) : NamedNumbers();
 }
 
 NamedTensors Ftp::state_dict() const {

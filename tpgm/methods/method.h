@@ -62,6 +62,10 @@ class Method {
   /// True if after_step() or finish() calls its closure.
   virtual bool needs_radius_data() const { return false; }
 
+  /// The radius losses from now on read these parameters in bfloat16 alone, as autocast's matrix products do:
+  /// a method that evaluates them at other weights may then make those in that type.
+  virtual void read_in_bfloat16(const std::vector<at::Tensor>& parameters) { (void)parameters; }
+
   /// Throws if a NaN or Inf was seen that has not been reported yet. Hooks report by themselves: on the CPU
   /// at once, on CUDA a step or so later, because they do not wait for the device. This call waits; make it
   /// where you read the loss, or between before_step() and the optimizer's step to keep bad gradients out of

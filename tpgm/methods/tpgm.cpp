@@ -1,10 +1,5 @@
 #include "tpgm/methods/tpgm.h"
 
-#include <ATen/ops/clamp.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
-
 namespace tpgm {
 namespace {
 
@@ -52,74 +47,61 @@ Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions op
       options_(std::move(options)),
       radius_steps_(options_.radius_steps().value_or(options_.every().at_end() ? 200 : 1)),
       radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
-             constraints_.scalar_options()),
-      probe_(name_, module, constraints_.device()),
-      distances_(at::zeros({constraints_.size()}, constraints_.scalar_options())) {
+             constraints_.scalar_options(), constraints_.report()),
+      probe_(name_, module, constraints_.device()) {
   TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
               "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
-/// Learns radii; afterwards the unprojected weights are held, and the tensors hold some projection of them.
-/// If it throws, everything is as before.
+/// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
   constraints_.poll();
   // On the device's own time nothing waits, and a flag holds back what is not finite. The first call, and
   // every call with an optimizer that knows no flag, waits instead.
   const bool wait = constraints_.device().is_cpu() || !radii_.initialised() || !radii_.updates_on_device();
-  const auto before = radii_.snapshot();
-  constraints_.measure(/*hold=*/true);
-  at::Tensor loss;
-  try {
+  const auto before = wait ? radii_.snapshot() : Radii::Snapshot();
+  const auto check = [&] {
     if (wait) {
       constraints_.check();
     }
+  };
+  constraints_.measure();
+  at::Tensor loss;
+  try {
+    check();
+    if (!wait) {
+      radii_.save();
+    }
     radii_.prepare(constraints_.smallest(), constraints_.largest());
+    auto projected = constraints_.room_for_copies(in_bfloat16_);
     for (std::int64_t i = 0; i < radius_steps_; ++i) {
-      constraints_.project(radii_.values());
-      auto result = probe_.evaluate(radius_loss, constraints_.tensors());
+      constraints_.project_into(projected, radii_.values());
+      auto result = probe_.evaluate(radius_loss, constraints_.tensors(), projected);
       loss = std::move(result.loss);
       constraints_.expect_finite_loss(loss);
       const auto slopes = constraints_.slopes(result.gradients, radii_.values(), kernels::Rows::kAtOrBeyond);
-      if (wait) {
-        constraints_.check();
-      }
+      check();
       radii_.update(slopes, constraints_.largest());
       radii_.prepare(constraints_.smallest(), constraints_.largest());
     }
   } catch (...) {
-    radii_.roll_back(before);
-    try {
-      constraints_.restore();
-    } catch (...) {  // a CUDA device that has failed; the first error says more
+    if (wait) {
+      radii_.roll_back(before);
     }
     throw;
   }
-  if (!wait) {
-    radii_.roll_back_unless(constraints_.finite(), before);
-  }
-  note_distances();
   return loss;
-}
-
-void Tpgm::note_distances() {
-  // On the CPU what is not finite has been thrown by now.
-  const auto& measured = constraints_.largest();
-  distances_.copy_(constraints_.device().is_cpu() ? measured
-                                                  : at::where(constraints_.finite(), measured, distances_));
-  has_distances_ = true;
 }
 
 void Tpgm::learn_and_project(const Closure& radius_loss) {
   learn(radius_loss);
   constraints_.project(radii_.values());
-  constraints_.release();
   constraints_.post();
 }
 
 at::Tensor Tpgm::update_radii(const Closure& radius_loss) {
   auto loss = learn(radius_loss);
-  constraints_.restore();
   constraints_.post();
   return loss;
 }
@@ -127,16 +109,13 @@ at::Tensor Tpgm::update_radii(const Closure& radius_loss) {
 void Tpgm::project() {
   constraints_.poll();
   const bool wait = !radii_.initialised() || !radii_.updates_on_device();
-  const auto before = wait ? Radii::Snapshot() : radii_.snapshot();
   constraints_.measure();
   if (wait) {
     constraints_.check();
+  } else {
+    radii_.save();
   }
   constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
-  if (!wait) {
-    radii_.roll_back_unless(constraints_.finite(), before);
-  }
-  note_distances();
   constraints_.post();
 }
 
@@ -190,11 +169,8 @@ torch::OrderedDict<std::string, double> Tpgm::radii() const {
 }
 
 torch::OrderedDict<std::string, double> Tpgm::ratios() const {
-  if (!has_distances_) {
-    return torch::OrderedDict<std::string, double>();
-  }
-  return constraints_.by_name(
-      at::where(distances_ > 0, at::clamp(radii_.values() / distances_, 0, 1), at::ones_like(distances_)));
+  return radii_.initialised() ? constraints_.by_name(radii_.ratios())
+                              : torch::OrderedDict<std::string, double>();
 }
 
 NamedTensors Tpgm::state_dict() const {
@@ -203,27 +179,16 @@ NamedTensors Tpgm::state_dict() const {
   put(state, "scale", static_cast<std::int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
   put(state, "probe.", probe_.state_dict());
-  if (has_distances_) {
-    state.insert("distances", distances_.cpu().clone());
-  }
   return state;
 }
 
 void Tpgm::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
-  const auto* distances = state.find("distances");
-  TORCH_CHECK(!distances || distances->sizes() == distances_.sizes(), "[Tpgm] the state has ",
-              distances->numel(), " distances, the model ", distances_.numel(),
-              " constrained tensors; load it into a method built with the same model and options");
   TORCH_CHECK(get_int(state, "scale") == static_cast<std::int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));
-  has_distances_ = distances != nullptr;
-  if (distances) {
-    distances_.copy_(*distances);
-  }
   step_ = step;
 }
 

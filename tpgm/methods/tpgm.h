@@ -83,7 +83,8 @@ struct TpgmOptions {
 /// nothing but the weights and the radii: see Probe. If anything is NaN or Inf, weights, radii and their
 /// optimizer are as before the call.
 ///
-/// Memory: the anchor, and while radii are being learned a copy of the weights and one of their gradients.
+/// Memory: the anchor, and while radii are being learned a copy of the weights and one of their gradients
+/// (half of each with read_in_bfloat16()).
 class Tpgm final : public AnchoredMethod {
  public:
   using Options = TpgmOptions;
@@ -112,6 +113,7 @@ class Tpgm final : public AnchoredMethod {
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   bool needs_radius_data() const override { return radius_steps_ > 0; }
+  void read_in_bfloat16(const std::vector<at::Tensor>& parameters) override { in_bfloat16_ = parameters; }
   /// Learn and project, project, or neither. No plan for the first two before the radii have begun, or with
   /// an optimizer of the user's for them.
   std::optional<StepPlan> next_step() const override;
@@ -124,14 +126,12 @@ class Tpgm final : public AnchoredMethod {
   Kind kind() const;
   void learn_and_project(const Closure& radius_loss);
   at::Tensor learn(const Closure& radius_loss);
-  void note_distances();
 
   TpgmOptions options_;
   std::int64_t radius_steps_;
   Radii radii_;
   Probe probe_;
-  at::Tensor distances_;  // that the radii were last clamped to, if they were
-  bool has_distances_ = false;
+  std::vector<at::Tensor> in_bfloat16_;  // of the parameters, those that radius losses read so
   std::int64_t step_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tpgm/models/layers.h"
 #include "tpgm/models/precision.h"
 
 namespace tpgm {
@@ -60,7 +61,9 @@ TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimiz
       method_(method),
       optimizer_(optimizer),
       options_(options),
-      tensors_(named_tensors(model).values()) {}
+      tensors_(named_tensors(model).values()) {
+  if (options_.amp()) method_.read_in_bfloat16(matrix_weights(model_));
+}
 
 at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
   std::optional<Autocast> autocast;

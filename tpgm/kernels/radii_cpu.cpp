@@ -1,0 +1,32 @@
+// The radii's arithmetic on the CPU.
+#include <algorithm>
+
+#include "tpgm/kernels/radii_math.h"
+
+namespace tpgm::kernels {
+namespace {
+
+void step(const RadiiCall& call, const RadiiStep& step) {
+  for (std::int64_t k = 0; k < call.count; ++k) {
+    if (save_or_go_back(call, k)) step_one(call, step, k);
+  }
+}
+
+void clamp(const RadiiCall& call, const double* largest) {
+  for (std::int64_t k = 0; k < call.count; ++k) {
+    if (save_or_go_back(call, k)) clamp_one(call, largest[k], k);
+  }
+}
+
+void expect_finite(const double* value, std::int32_t code, std::int32_t* report, void*) {
+  if (!std::isfinite(*value)) *report = std::min(*report, code);
+}
+
+}  // namespace
+
+const RadiiBackend& radii_cpu() {
+  static const RadiiBackend backend{step, clamp, expect_finite};
+  return backend;
+}
+
+}  // namespace tpgm::kernels

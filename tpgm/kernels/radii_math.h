@@ -1,0 +1,86 @@
+// One radius at a time, for the CPU and for CUDA.
+#pragma once
+
+#include <cmath>
+
+#include "tpgm/kernels/radii.h"
+
+#ifdef __CUDACC__
+#define TPGM_ANYWHERE __host__ __device__
+#else
+#define TPGM_ANYWHERE
+#endif
+
+namespace tpgm::kernels {
+
+TPGM_ANYWHERE inline double* learned_of(const RadiiCall& call) {
+  return call.learned != nullptr ? call.learned : call.numbers + kLearned * call.count;
+}
+
+/// What a call does about the saved numbers of radius k; false if that is all it does.
+TPGM_ANYWHERE inline bool save_or_go_back(const RadiiCall& call, std::int64_t k) {
+  const bool clean = call.report == nullptr || *call.report == kAllFinite;
+  for (std::int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) {
+    if (call.save) {
+      call.saved[at] = call.numbers[at];
+    } else if (!clean) {
+      call.numbers[at] = call.saved[at];
+    }
+  }
+  return clean;
+}
+
+TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, std::int64_t first,
+                                         std::int64_t second) {
+  // Nearer than the lowest radius, that is a constant.
+  if (first < 0 || second < 0 || step.largest[first] < kLowestRadius || step.largest[second] < kLowestRadius)
+    return 0;
+  const double* radii = call.numbers + kRadius * call.count;
+  const double change = radii[second] / step.largest[second] - radii[first] / step.largest[first];
+  return change > 0 ? 1 : change < 0 ? -1 : 0;
+}
+
+TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+  const double largest = step.largest[k];
+  if (!(largest > 0)) return 0;
+  double gradient = step.slopes[k];
+  if (step.mu > 0) gradient += 2 * step.mu * call.numbers[kRadius * call.count + k];
+  if (step.tv > 0) {
+    const double by_ratio =
+        ratio_change(call, step, step.before[k], k) - ratio_change(call, step, k, step.behind[k]);
+    gradient += step.tv * by_ratio / largest;
+  }
+  return call.relative ? gradient * largest : gradient;
+}
+
+TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+  const double gradient = gradient_of(call, step, k);
+  if (step.gradient != nullptr) {
+    step.gradient[k] = gradient;
+    return;
+  }
+  double& m = call.numbers[kFirstMoment * call.count + k];
+  double& v = call.numbers[kSecondMoment * call.count + k];
+  double& steps = call.numbers[kSteps * call.count + k];
+  m = step.beta1 * m + (1 - step.beta1) * gradient;
+  v = step.beta2 * v + (1 - step.beta2) * gradient * gradient;
+  steps += 1;
+  const double m_hat = m / (1 - std::pow(step.beta1, steps)), v_hat = v / (1 - std::pow(step.beta2, steps));
+  learned_of(call)[k] -= step.lr * m_hat / (std::sqrt(v_hat) + step.eps);
+}
+
+TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, double largest, std::int64_t k) {
+  const auto between = [](double low, double value, double high) { return fmax(low, fmin(value, high)); };
+  double& learned = learned_of(call)[k];
+  double radius = 0;
+  if (call.relative) {
+    learned = between(largest > 0 ? fmin(kLowestRadius / largest, 1.0) : 0.0, learned, 1.0);
+    radius = fmax(learned * largest, kLowestRadius);
+  } else {
+    radius = learned = between(kLowestRadius, learned, largest);
+  }
+  call.numbers[kRadius * call.count + k] = radius;
+  call.numbers[kLargest * call.count + k] = largest;
+}
+
+}  // namespace tpgm::kernels
