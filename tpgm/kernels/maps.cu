@@ -87,8 +87,12 @@ __device__ void affine(const ChannelParameters& norm, int group, float (&scale)[
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) {
     const int channel = group * kWidth + j;
-    scale[j] = __ldg(norm.weight + channel) * rsqrtf(__ldg(norm.variance + channel) + norm.eps);
-    shift[j] = fmaf(-__ldg(norm.mean + channel), scale[j], __ldg(norm.bias + channel));
+    scale[j] = 1;
+    shift[j] = __ldg(norm.bias + channel);
+    if (norm.weight != nullptr) {
+      scale[j] = __ldg(norm.weight + channel) * rsqrtf(__ldg(norm.variance + channel) + norm.eps);
+      shift[j] = fmaf(-__ldg(norm.mean + channel), scale[j], shift[j]);
+    }
   }
 }
 
@@ -213,7 +217,8 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishParts)
   const double2 sums = sum_parts(parts, chunks, channels, channel);
   if (threadIdx.y != 0 || channel >= channels) return;
   dbias[channel] = static_cast<float>(sums.x);
-  dweight[channel] = static_cast<float>(sums.y * rsqrtf(norm.variance[channel] + norm.eps));
+  if (dweight != nullptr)
+    dweight[channel] = static_cast<float>(sums.y * rsqrtf(norm.variance[channel] + norm.eps));
 }
 
 template <class T, bool kResidual, bool kRelu>
@@ -393,13 +398,14 @@ __device__ void scatter_windows(const Gradient& from, const Shape& shape, int im
   }
 }
 
-template <class T, Undo kUndo>
+/// kX: with x, which not all need.
+template <class T, Undo kUndo, bool kX = true>
 __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shape& shape, int cell,
                                     int group) {
   Cell<T, kUndo> loaded;
   if constexpr (!kPooled<kUndo>) {
     loaded.pixel[0] = cell;
-    loaded.x[0] = load(x, shape, cell, group);
+    if constexpr (kX) loaded.x[0] = load(x, shape, cell, group);
     loaded.gradient[0] = both_gradients<T>(from, shape, cell, group);
     if constexpr (kUndo == Undo::kTrace)
       loaded.positive = __ldg(from.trace + static_cast<std::int64_t>(cell) * shape.groups + group);
@@ -412,7 +418,7 @@ __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shap
       const int h = 2 * line + k / 2, w = 2 * column + k % 2;
       loaded.pixel[k] =
           h < shape.height && w < shape.width ? (image * shape.height + h) * shape.width + w : -1;
-      if (loaded.pixel[k] >= 0) loaded.x[k] = load(x, shape, loaded.pixel[k], group);
+      if (kX && loaded.pixel[k] >= 0) loaded.x[k] = load(x, shape, loaded.pixel[k], group);
     }
     if constexpr (kUndo == Undo::kMax) {
       scatter_windows(from, shape, image, line, column, group, loaded.gradient);
@@ -443,9 +449,19 @@ constexpr int kBackwardBlocks = kPooled<kUndo> ? 2 : kReduceBlocks;  // on one m
 template <Undo kUndo>
 constexpr int kBackwardUnroll = kPooled<kUndo> ? 1 : 2;
 
-/// Sums of the gradient before the ReLU, and of its products with x − mean. Writes that gradient where there
-/// is a residual, whose it is, and with constant statistics also dx. `cells` are what is walked over.
-template <class T, Undo kUndo, bool kConstant>
+enum class NormIs {
+  kOfBatch,  // with the batch's statistics
+  kOfConstants,
+  kShift,  // x + bias
+};
+
+template <Undo kUndo, NormIs kNorm>
+constexpr bool kReadsX = kNorm != NormIs::kShift || kUndo == Undo::kSign || kUndo == Undo::kMean;
+
+/// Sums of the gradient before the ReLU, and of its products with x − mean (not for kShift). Writes that
+/// gradient where there is a residual, whose it is, and with constant statistics also dx; for kShift it is
+/// dx. `cells` are what is walked over.
+template <class T, Undo kUndo, NormIs kNorm>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
     sums_kernel(const T* x, Gradient from, Shape shape, int cells, ChannelParameters norm, T* dresidual,
                 T* dx, float* parts) {
@@ -454,10 +470,11 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
   float scale[kWidth], shift[kWidth], mean[kWidth], sum[kWidth]{}, products[kWidth]{};
   if (place.works) {
     affine(norm, place.group, scale, shift);
-    load_channels(mean, norm.mean, place.group);
+    if constexpr (kNorm != NormIs::kShift) load_channels(mean, norm.mean, place.group);
   }
   walk<kBackwardUnroll<kUndo>, true>(
-      cells, place, [&](int cell) { return load_cell<T, kUndo>(x, from, shape, cell, place.group); },
+      cells, place,
+      [&](int cell) { return load_cell<T, kUndo, kReadsX<kUndo, kNorm>>(x, from, shape, cell, place.group); },
       [&](int, const Cell<T, kUndo>& cell) {
 #pragma unroll
         for (int k = 0; k < kCell<kUndo>; ++k) {
@@ -465,20 +482,24 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
           Pack<T> gradient, result;
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) {
-            const float at = as_float(cell.x[k].at[j]);
+            const float at = kReadsX<kUndo, kNorm> ? as_float(cell.x[k].at[j]) : 0.f;
             gradient.at[j] =
                 passes<kUndo>(cell.positive, j, at, scale[j], shift[j]) ? cell.gradient[k].at[j] : as<T>(0.f);
             const float g = as_float(gradient.at[j]);
             sum[j] += g;
-            products[j] = fmaf(g, at - mean[j], products[j]);
-            if constexpr (kConstant) result.at[j] = as<T>(g * scale[j]);
+            if constexpr (kNorm != NormIs::kShift) products[j] = fmaf(g, at - mean[j], products[j]);
+            if constexpr (kNorm == NormIs::kOfConstants) result.at[j] = as<T>(g * scale[j]);
+          }
+          if constexpr (kNorm == NormIs::kShift) {
+            if (dx != nullptr) store(dx, shape, cell.pixel[k], place.group, gradient);
+            continue;
           }
           if constexpr (kUndo == Undo::kTrace) store(dresidual, shape, cell.pixel[k], place.group, gradient);
-          if constexpr (kConstant) store(dx, shape, cell.pixel[k], place.group, result);
+          if constexpr (kNorm == NormIs::kOfConstants) store(dx, shape, cell.pixel[k], place.group, result);
         }
       });
   write_part(sum, shape, place, parts, 0);
-  write_part(products, shape, place, parts, 1);
+  if constexpr (kNorm != NormIs::kShift) write_part(products, shape, place, parts, 1);
 }
 
 /// dx = scale · (g − mean g − (x − mean) · mean(g · x̂) / σ), g the gradient before the ReLU. After kTrace it
@@ -699,7 +720,9 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
   auto* dresidual = static_cast<T*>(call.dresidual);
   auto* dx = static_cast<T*>(call.dx);
   auto *dweight = static_cast<float*>(call.dweight), *dbias = static_cast<float*>(call.dbias);
-  const auto sums = call.batch_statistics ? &sums_kernel<T, kUndo, false> : &sums_kernel<T, kUndo, true>;
+  const auto sums = norm.weight == nullptr  ? &sums_kernel<T, kUndo, NormIs::kShift>
+                    : call.batch_statistics ? &sums_kernel<T, kUndo, NormIs::kOfBatch>
+                                            : &sums_kernel<T, kUndo, NormIs::kOfConstants>;
   sums<<<grid, kThreads, 0, stream>>>(x, from, shape, cells, norm, dresidual, dx, parts);
   finish_backward_kernel<<<finish_grid(map), dim3(kFinishChannels, kFinishParts), 0, stream>>>(
       parts, static_cast<int>(grid.y), static_cast<int>(map.channels), norm, dweight, dbias);

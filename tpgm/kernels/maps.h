@@ -29,7 +29,8 @@ struct NormMap {
   std::int64_t pixels() const { return images * height * width; }
 };
 
-/// norm(x) = (x − mean) / sqrt(variance + eps) · weight + bias, per channel.
+/// norm(x) = (x − mean) / sqrt(variance + eps) · weight + bias, per channel. Where weight, mean and variance
+/// are null it is x + bias: the rest is in the convolution's weights; see absorb.h.
 struct Norm {
   const void* weight = nullptr;
   const void* bias = nullptr;
@@ -54,12 +55,14 @@ struct NormBackward {
   const void* dy_second = nullptr;  // or null: y had two readers, and this is the other's
   bool residual = false, relu = true;
   Pool pool = Pool::kNone;
-  bool batch_statistics = true;  // mean and variance are the map's own; else they are constants
+  bool batch_statistics = true;  // mean and variance are the map's own; else they are constants, or null
   const std::uint8_t* trace = nullptr;
+  /// With a norm that is x + bias, the residual's gradient is dx too, and without anything to undo (no ReLU,
+  /// one reader) dx is dy: dresidual and dweight are null then, and in the second case dx.
   void* dx = nullptr;
   void* dresidual = nullptr;  // with residual
-  void* dweight = nullptr;    // never null, nor is dbias
-  void* dbias = nullptr;
+  void* dweight = nullptr;
+  void* dbias = nullptr;  // never null
 };
 
 /// Running averages of batch statistics: running ← running + momentum · (batch − running), the variance

@@ -24,7 +24,9 @@ struct Channels {
         eps(norm.eps) {}
 
   T inverse(std::int64_t c) const { return static_cast<T>(1 / std::sqrt(variance[c] + eps)); }
-  T operator()(T x, std::int64_t c) const { return (x - mean[c]) * inverse(c) * weight[c] + bias[c]; }
+  T operator()(T x, std::int64_t c) const {
+    return (weight ? (x - mean[c]) * inverse(c) * weight[c] : x) + bias[c];
+  }
 };
 
 /// The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
@@ -147,7 +149,16 @@ void backward_of(const NormMap& map, const Norm& norm, const NormBackward& call)
   auto* dx = static_cast<T*>(call.dx);
   const std::int64_t n = map.channels, rows = map.pixels();
   const auto gradient = undone(map, channels, call);
-  if (call.residual) std::copy(gradient.begin(), gradient.end(), static_cast<T*>(call.dresidual));
+  if (call.dresidual) std::copy(gradient.begin(), gradient.end(), static_cast<T*>(call.dresidual));
+  if (!channels.weight) {
+    if (dx) std::copy(gradient.begin(), gradient.end(), dx);
+    for (std::int64_t c = 0; c < n; ++c) {
+      double sum = 0;
+      for (std::int64_t row = 0; row < rows; ++row) sum += gradient[static_cast<std::size_t>(row * n + c)];
+      static_cast<T*>(call.dbias)[c] = static_cast<T>(sum);
+    }
+    return;
+  }
   for (std::int64_t c = 0; c < n; ++c) {
     const double inverse = channels.inverse(c), scale = channels.weight[c] * inverse;
     const auto normal = [&](std::int64_t row) { return (x[row * n + c] - channels.mean[c]) * inverse; };

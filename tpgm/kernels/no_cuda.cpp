@@ -1,6 +1,7 @@
 // Stands in for the CUDA sources in a build without CUDA.
 #include <stdexcept>
 
+#include "tpgm/kernels/absorb.h"
 #include "tpgm/kernels/kernels.h"
 #include "tpgm/kernels/maps.h"
 #include "tpgm/kernels/radii.h"
@@ -17,6 +18,7 @@ namespace {
 
 }  // namespace
 
+const AbsorbBackend& absorb_cuda() { refuse(); }
 const Backend& cuda() { refuse(); }
 const MapsBackend& maps_cuda() { refuse(); }
 const RadiiBackend& radii_cuda() { refuse(); }

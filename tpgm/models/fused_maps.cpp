@@ -71,14 +71,17 @@ at::Tensor result_of(const at::Tensor& x, Pool pool) {
 
 kernels::Norm norm_of(const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
                       const at::Tensor& variance, double eps) {
+  if (!weight.defined()) return {.bias = bias.const_data_ptr()};
   return {weight.const_data_ptr(), bias.const_data_ptr(), mean.const_data_ptr(), variance.const_data_ptr(),
           eps};
 }
 
 struct FusedNorm : torch::autograd::Function<FusedNorm> {
-  static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                             const at::Tensor& bias, const std::optional<at::Tensor>& residual,
-                             const NormTensors& norm, const AfterNorm& after, const NormOptions& options) {
+  static tensor_list forward(AutogradContext* context, const at::Tensor& x,
+                             const std::optional<at::Tensor>& scales, const at::Tensor& bias,
+                             const std::optional<at::Tensor>& residual, const NormTensors& norm,
+                             const AfterNorm& after, const NormOptions& options) {
+    const at::Tensor weight = scales.value_or(at::Tensor());
     const c10::DeviceGuard guard(x.device());
     const auto& backend = backend_of(x);
     const auto map = map_of(x);
@@ -126,29 +129,31 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     for (auto& grad : grads) {
       if (grad.defined()) grad = dense(grad);
     }
-    const at::Tensor dx = map_like(x, x.size(2), x.size(3));
-    const at::Tensor dresidual = residual ? map_like(x, x.size(2), x.size(3)) : at::Tensor();
-    const at::Tensor dweight = at::empty_like(mean), dbias = at::empty_like(mean);
+    const bool relu = context->saved_data["relu"].toBool(), shift = !weight.defined();
+    const at::Tensor dx =
+        shift && !relu && !grads[1].defined() ? grads[0] : map_like(x, x.size(2), x.size(3));
+    const at::Tensor dresidual = shift || !residual ? at::Tensor() : map_like(x, x.size(2), x.size(3));
+    const at::Tensor dweight = shift ? at::Tensor() : at::empty_like(mean), dbias = at::empty_like(bias);
     const at::Tensor scratch = bytes(backend.scratch_bytes(map), x);
     kernels::NormBackward call;
     call.x = x.const_data_ptr();
     call.dy = grads[0].const_data_ptr();
     call.dy_second = grads[1].defined() ? grads[1].const_data_ptr() : nullptr;
     call.residual = residual;
-    call.relu = context->saved_data["relu"].toBool();
+    call.relu = relu;
     call.pool = static_cast<Pool>(context->saved_data["pool"].toInt());
     call.batch_statistics = context->saved_data["training"].toBool();
     call.trace = bytes_of(trace);
-    call.dx = dx.mutable_data_ptr();
-    call.dresidual = residual ? dresidual.mutable_data_ptr() : nullptr;
-    call.dweight = dweight.mutable_data_ptr();
+    call.dx = dx.is_same(grads[0]) ? nullptr : dx.mutable_data_ptr();
+    call.dresidual = dresidual.defined() ? dresidual.mutable_data_ptr() : nullptr;
+    call.dweight = dweight.defined() ? dweight.mutable_data_ptr() : nullptr;
     call.dbias = dbias.mutable_data_ptr();
     backend.backward(map, norm_of(weight, bias, mean, variance, context->saved_data["eps"].toDouble()), call,
                      scratch.mutable_data_ptr(), current_stream(x.device()));
     result[0] = dx;
     result[1] = dweight;
     result[2] = dbias;
-    result[3] = dresidual;
+    result[3] = shift && residual ? dx : dresidual;
     return result;
   }
 };
@@ -188,7 +193,7 @@ bool suits(const at::Tensor& x) {
 }  // namespace
 
 bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after) {
-  if (norm.weight.scalar_type() != at::kFloat || !suits(x)) return false;
+  if (norm.bias.scalar_type() != at::kFloat || !suits(x)) return false;
   if (after.pool == Pool::kMean && (x.size(2) < 2 || x.size(3) < 2)) return false;
   return !after.residual.defined() ||
          (suits(after.residual) && after.residual.scalar_type() == x.scalar_type());
@@ -238,8 +243,11 @@ Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& 
                  const NormOptions& options) {
   TORCH_CHECK(!options.training || x.numel() / x.size(1) > 1,
               "[BatchNorm] expected more than 1 value per channel when training, got input size ", x.sizes());
-  const auto residual = after.residual.defined() ? std::optional(after.residual) : std::nullopt;
-  auto result = FusedNorm::apply(x, norm.weight, norm.bias, residual, norm, after, options);
+  const auto given = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  };
+  auto result =
+      FusedNorm::apply(x, given(norm.weight), norm.bias, given(after.residual), norm, after, options);
   return {result[0], result[1]};
 }
 

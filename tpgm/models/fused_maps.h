@@ -20,8 +20,9 @@ struct AfterNorm {
   kernels::Pool pool = kernels::Pool::kNone;  ///< not with a residual
 };
 
+/// With `bias` alone it adds that, and no more; see AbsorbedNorms.
 struct NormTensors {
-  at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+  at::Tensor weight{}, bias{}, running_mean{}, running_var{}, num_batches_tracked{};
 };
 
 struct NormOptions {

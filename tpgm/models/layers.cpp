@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "tpgm/models/absorbed_norms.h"
 #include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/recompute.h"
@@ -15,7 +16,7 @@ namespace {
 
 thread_local c10::Device parameter_device = at::kCPU;
 
-constexpr double kMomentum = 0.1, kBatchNormEps = 1e-5;
+constexpr double kMomentum = 0.1;
 
 }  // namespace
 
@@ -104,28 +105,23 @@ BatchNorm2dImpl::BatchNorm2dImpl(int64_t channels)
 
 at::Tensor BatchNorm2dImpl::forward(const at::Tensor& x) {
   if (is_training()) num_batches_tracked.add_(1);
-  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kBatchNormEps,
+  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kEps,
                         at::globalContext().userEnabledCuDNN());
 }
 
-at::Tensor BatchNorm2dImpl::scale() const { return weight * (running_var + kBatchNormEps).rsqrt_(); }
-
-at::Tensor BatchNorm2dImpl::shift(const at::Tensor& scale) const {
-  return at::addcmul(bias, running_mean, scale, -1);
-}
-
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
+  const auto* absorbed = AbsorbedNorms::of(conv);
+  const NormTensors tensors = absorbed != nullptr ? NormTensors{.bias = absorbed->shift}
+                                                  : NormTensors{norm.weight, norm.bias, norm.running_mean,
+                                                                norm.running_var, norm.num_batches_tracked};
   at::Tensor y;
-  if (x.is_cpu() && !norm.is_training() && !at::GradMode::is_enabled()) {
-    const at::Tensor scale = norm.scale();
-    y = conv.convolve(x, conv.weight * scale.view({-1, 1, 1, 1}), norm.shift(scale));
+  if (absorbed != nullptr && x.is_cpu()) {
+    y = conv.convolve(x, absorbed->weights, absorbed->shift);
   } else {
-    y = conv.forward(x);
-    const NormTensors tensors{norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                              norm.num_batches_tracked};
+    y = absorbed != nullptr ? conv.convolve(x, absorbed->weights, {}) : conv.forward(x);
     if (fuses_norm(y, tensors, after))
-      return fused_norm(y, tensors, after, {norm.is_training(), kMomentum, kBatchNormEps});
-    y = norm.forward(y);
+      return fused_norm(y, tensors, after, {norm.is_training(), kMomentum, BatchNorm2dImpl::kEps});
+    y = absorbed != nullptr ? y + absorbed->shift.view({-1, 1, 1}).to(y.scalar_type()) : norm.forward(y);
   }
   if (after.residual.defined()) y.add_(after.residual);
   if (after.relu) y.relu_();

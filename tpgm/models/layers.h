@@ -92,18 +92,17 @@ TORCH_MODULE(Conv2d);
 /// As torch::nn's with its defaults: momentum 0.1, eps 1e-5, running statistics.
 class BatchNorm2dImpl : public torch::nn::Module {
  public:
+  static constexpr double kEps = 1e-5;
+
   explicit BatchNorm2dImpl(int64_t channels);
   at::Tensor forward(const at::Tensor& x);
-  /// In evaluation it is y = scale·x + shift, per channel.
-  at::Tensor scale() const;
-  at::Tensor shift(const at::Tensor& scale) const;
 
   at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 TORCH_MODULE(BatchNorm2d);
 
-/// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; on the
-/// CPU, in evaluation and without gradients, no more than the convolution.
+/// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; less
+/// where AbsorbedNorms has the two.
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
 /// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,

@@ -8,9 +8,21 @@
 
 #include <cmath>
 
+#include "tpgm/models/absorbed_norms.h"
+
 namespace tpgm {
 
 using PoolAfter = kernels::Pool;
+
+namespace {
+
+/// With the channels next to each other the gradient comes back so, too, and need not be copied.
+at::Tensor mean_of_pixels(const at::Tensor& x) {
+  return x.is_contiguous(at::MemoryFormat::ChannelsLast) ? x.permute({0, 2, 3, 1}).flatten(1, 2).mean(1)
+                                                         : x.mean({2, 3});
+}
+
+}  // namespace
 
 // conv-norm-relu, the last without the relu, added to a shortcut.
 class ResidualBlock : public torch::nn::Module {
@@ -57,6 +69,11 @@ class ResidualBlock : public torch::nn::Module {
       side = convs_[i]->side_after(side);
     }
     return count + (shortcut_conv_.is_empty() ? 0 : shortcut_conv_->multiply_adds(before / (pools_ ? 2 : 1)));
+  }
+
+  void list(AbsorbedNorms::Pairs& pairs) const {
+    for (size_t i = 0; i < convs_.size(); ++i) pairs.emplace_back(convs_[i].get(), norms_[i].get());
+    if (!shortcut_conv_.is_empty()) pairs.emplace_back(shortcut_conv_.get(), shortcut_norm_.get());
   }
 
   /// The normalisation before the sum.
@@ -147,9 +164,15 @@ at::Tensor ResNet::features(const at::Tensor& images, const std::string& layer) 
   const size_t last = layer.empty() ? names_.size() - 1 : index_of(layer);
   const bool attention = !pool_.is_empty() && last + 1 == names_.size();
   check_images(images, /*any_size=*/!attention);
+  const size_t blocks = std::min(last, residual_blocks_.size());
+  AbsorbedNorms::Pairs pairs;
+  for (size_t i = 0; i < stem_convs_.size(); ++i)
+    pairs.emplace_back(stem_convs_[i].get(), stem_norms_[i].get());
+  for (size_t i = 0; i < blocks; ++i) residual_blocks_[i]->list(pairs);
+  const AbsorbedNorms absorbed(pairs);
   Twice x = stem(images);
-  for (size_t i = 0; i < std::min(last, residual_blocks_.size()); ++i) x = residual_blocks_[i]->forward(x);
-  return attention ? pool_->forward(x.first) : x.first.mean({2, 3});
+  for (size_t i = 0; i < blocks; ++i) x = residual_blocks_[i]->forward(x);
+  return attention ? pool_->forward(x.first) : mean_of_pixels(x.first);
 }
 
 int64_t ResNet::num_features(const std::string& layer) const {

@@ -1,0 +1,45 @@
+// BatchNorms in evaluation, absorbed by the convolutions before them; see kernels/absorb.h.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tpgm {
+
+class BatchNorm2dImpl;
+class Conv2dImpl;
+
+/// While it lives, conv_norm() in this thread finds the weights of these convolutions with their norms in
+/// them, made together, and so are their gradients: in a launch or two for all on a GPU. Norms that train are
+/// left out. On a GPU it does something where gradients are wanted: without, two operations on maps are as
+/// fast.
+class AbsorbedNorms {
+ public:
+  using Pairs = std::vector<std::pair<const Conv2dImpl*, const BatchNorm2dImpl*>>;
+  explicit AbsorbedNorms(const Pairs& pairs);
+  ~AbsorbedNorms();
+  AbsorbedNorms(const AbsorbedNorms&) = delete;
+  AbsorbedNorms& operator=(const AbsorbedNorms&) = delete;
+
+  struct Absorbed {
+    at::Tensor weights, shift;  // norm(conv(x)) is a convolution with `weights`, plus `shift`
+  };
+  /// That of this convolution and what follows it; null: there is none.
+  static const Absorbed* of(const Conv2dImpl& conv);
+
+ private:
+  std::unordered_map<const Conv2dImpl*, Absorbed> absorbed_;
+  const AbsorbedNorms* before_;
+};
+
+/// What one convolution becomes: weights [out, ...] as they are cast, and the norm's tensors [out].
+struct NormToAbsorb {
+  at::Tensor weights, weight, bias, running_mean, running_var;
+};
+/// All at once. On the CPU fp32 and fp64, on CUDA bf16 and fp32 weights; the norms in fp32 (fp64 with fp64).
+std::vector<AbsorbedNorms::Absorbed> absorb(const std::vector<NormToAbsorb>& norms, double eps);
+
+}  // namespace tpgm
