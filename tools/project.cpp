@@ -23,6 +23,7 @@
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/io/untrusted.h"
 #include "tpgm/methods/tpgm.h"
+#include "tpgm/models/layers.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/script.h"
 #include "tpgm/report/table.h"
@@ -253,6 +254,7 @@ Result learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions& o
   Result result;
   result.mu = options.mu();
   Tpgm tpgm(model, anchor, options);
+  if (amp) tpgm.read_in_bfloat16(matrix_weights(model));
   const auto before = distances(tpgm.constraints());
   std::vector<at::Tensor> losses;
   batches.restart();

@@ -208,17 +208,31 @@ TEST_P(RadiiStateTest, RollBackIsDecidedOnTheDevice) {
     auto report = torch::full({1}, kernels::kAllFinite, torch::TensorOptions(torch::kInt).device(device()));
     auto radii = trained(true, report), twin = trained(true);
     for (int i = 0; i < 2; ++i) {
-      if (i == 0) radii.save();
+      if (i == 0) radii.save_at_next_call();
       if (i == bad) report.fill_(3);
       step(radii, i >= bad ? NAN : 1 + i);
       if (bad == 2) step(twin, 1 + i);
     }
     EXPECT_TRUE(same(radii, twin)) << bad;
     report.fill_(kernels::kAllFinite);
-    radii.save();
+    radii.save_at_next_call();
     step(radii, 2), step(twin, 2);
     EXPECT_TRUE(same(radii, twin)) << bad;
   }
+}
+
+TEST_P(RadiiStateTest, GoBackToWhatWasSaved) {
+  auto radii = trained(true), twin = trained(true);
+  radii.save_at_next_call();
+  radii.go_back();  // before anything was saved
+  EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
+  radii.save_at_next_call();
+  step(radii, 100);
+  step(radii, 100);
+  EXPECT_FALSE(torch::equal(radii.values(), twin.values()));
+  radii.go_back();
+  step(radii, 1), step(twin, 1);
+  EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
 }
 
 // A recorded step finds them by their address.

@@ -308,6 +308,10 @@ TEST(StateOfAnotherMethod, AWrongNumberOfRadiiIsRefused) {
               run.method->load_state_dict(damaged);
             }).find("the state has 5 radii, the model 8 constrained tensors"),
             std::string::npos);
+  damaged = run.method->state_dict();
+  damaged["radii.distances"] = damaged["radii.distances"].slice(0, 0, 5);
+  EXPECT_NE(error_of([&] { run.method->load_state_dict(damaged); }).find("the state is damaged"),
+            std::string::npos);
   expect_identical(run.method->state_dict(), before);
 }
 

@@ -7,6 +7,8 @@
 #include "tests/support.h"
 #include "tpgm/kernels/kernels.h"
 #include "tpgm/models/layers.h"
+#include "tpgm/models/precision.h"
+#include "tpgm/models/resnet.h"
 
 namespace tpgm {
 namespace {
@@ -126,6 +128,8 @@ TPGM_ON_EVERY_DEVICE(AbsorbedConv);
 TEST_P(AbsorbedConv, IsTheConvolutionAndItsNorm) {
   if (device().is_cuda() && !kernels::tuned_for(0)) GTEST_SKIP() << "nothing is absorbed on this GPU";
   torch::manual_seed(3);
+  const bool tf32 = at::globalContext().allowTF32CuDNN();
+  at::globalContext().setAllowTF32CuDNN(false);
   for (const int64_t side : {1, 3}) {
     Conv2d conv(16, 24, side, /*stride=*/side == 3 ? 2 : 1);
     BatchNorm2d norm(24);
@@ -160,6 +164,88 @@ TEST_P(AbsorbedConv, IsTheConvolutionAndItsNorm) {
     EXPECT_FALSE(torch::equal(mean, norm->running_mean)) << "a norm that trains is left alone";
     EXPECT_EQ(AbsorbedNorms::of(*conv), nullptr);
   }
+  at::globalContext().setAllowTF32CuDNN(tf32);
+}
+
+/// The gradients of all parameters in evaluation, and what the loss was.
+std::vector<Tensor> evaluated(ResNet& model, const Tensor& images, bool amp) {
+  model.eval();
+  std::optional<Autocast> autocast;
+  if (amp) autocast.emplace(images.device().type());
+  const CastWeights cast(matrix_weights(model));
+  const Tensor loss = model.forward(images).to(torch::kFloat).square().mean();
+  autocast.reset();
+  auto result = torch::autograd::grad({loss}, model.parameters(), {}, std::nullopt, false, true);
+  result.push_back(loss.detach());
+  return result;
+}
+
+// A whole network, with every kind of stem, pool and shortcut, against the same in float64 operations.
+TEST_P(AbsorbedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
+  torch::manual_seed(4);
+  const bool tf32 = at::globalContext().allowTF32CuDNN();
+  at::globalContext().setAllowTF32CuDNN(false);
+  for (const Stem stem : {Stem::kImageNet, Stem::kThree}) {
+    const auto shared = std::make_shared<ResNet>(ResNetOptions()
+                                                     .layers({1, 2})
+                                                     .width(16)
+                                                     .bottleneck(true)
+                                                     .stem(stem)
+                                                     .antialias(stem == Stem::kThree)
+                                                     .image_size(32));
+    auto& model = *shared;
+    model.reset_parameters();
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& item : model.named_buffers()) {
+        if (item.key().ends_with("mean")) item.value().normal_(0, 0.3);
+        if (item.key().ends_with("var")) item.value().uniform_(0.5, 2);
+      }
+      for (auto& item : model.named_parameters()) {
+        if (item.value().dim() == 1) item.value().uniform_(0.5, 1.5);
+      }
+    }
+    model.to(device());
+    to_channels_last(model);
+    const Tensor images = torch::randn({6, 3, 32, 32}, torch::TensorOptions(device()))
+                              .contiguous(torch::MemoryFormat::ChannelsLast);
+    const auto ours = evaluated(model, images, false);
+    const auto in_bf16 = device().is_cuda() ? evaluated(model, images, true) : ours;
+    // Nothing is absorbed by float64 weights.
+    model.to(torch::kDouble);
+    const auto expected = evaluated(model, images.to(torch::kDouble), false);
+    expect_alike(ours, expected, 1e-4);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const auto wanted = expected[i].cpu();
+      EXPECT_LT((in_bf16[i].cpu().to(torch::kDouble) - wanted).norm().item<double>(),
+                (device().is_cuda() ? 0.1 : 1e-4) * wanted.norm().item<double>())
+          << i;
+    }
+  }
+  at::globalContext().setAllowTF32CuDNN(tf32);
+}
+
+// What takes no gradient keeps none: a frozen network's first layers are not gone through.
+TEST_P(AbsorbedConv, FrozenLayersStayOutOfTheGraph) {
+  Conv2d frozen(8, 8, 1), trained(8, 8, 1);
+  BatchNorm2d first(8), second(8);
+  for (auto* module :
+       std::initializer_list<torch::nn::Module*>{frozen.get(), trained.get(), first.get(), second.get()}) {
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : module->parameters()) parameter.fill_(0.5);
+    for (auto& buffer : module->buffers()) buffer.fill_(1);
+    module->to(device());
+    module->eval();
+  }
+  for (auto* module : std::initializer_list<torch::nn::Module*>{frozen.get(), first.get()}) {
+    for (auto& parameter : module->parameters()) parameter.set_requires_grad(false);
+  }
+  const AbsorbedNorms absorbed({{frozen.get(), first.get()}, {trained.get(), second.get()}});
+  const Tensor x = torch::randn({2, 8, 4, 4}, torch::TensorOptions(device()))
+                       .contiguous(torch::MemoryFormat::ChannelsLast);
+  const Tensor y = conv_norm(*frozen, *first, x, {}).first;
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_TRUE(conv_norm(*trained, *second, y, {}).first.requires_grad());
 }
 
 }  // namespace

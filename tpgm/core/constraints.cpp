@@ -16,6 +16,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
@@ -48,20 +49,6 @@ bool row_dense(const at::Tensor& tensor, Norm norm) {
 
 at::Tensor dense(const at::Tensor& tensor, Norm norm) {
   return row_dense(tensor, norm) ? tensor : tensor.contiguous();
-}
-
-/// True if the elements of both lie in the same order. The stride of a dimension of size 1 says nothing.
-bool same_order(const at::Tensor& a, const at::Tensor& b) {
-  for (std::int64_t d = 0; d < a.dim(); ++d) {
-    if (a.size(d) > 1 && a.stride(d) != b.stride(d)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-at::Tensor empty_in_order_of(const at::Tensor& like, at::ScalarType type) {
-  return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(type).requires_grad(false));
 }
 
 /// `tensor` in the type and memory order of `like`.
@@ -398,15 +385,6 @@ void Constraints::add_displacement(std::vector<at::Tensor>& gradients, double fa
   if (device_.is_cpu()) {
     check();
   }
-}
-
-void Constraints::restore() {
-  const Guards guards(device_);
-  for (std::size_t k = 0; holding_ && k < held_.size(); ++k) {
-    tensors_[k].copy_(held_[k]);
-  }
-  at::autocast::clear_cache();
-  release();
 }
 
 void Constraints::expect_finite_loss(const at::Tensor& loss) {

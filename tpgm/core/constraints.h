@@ -57,7 +57,7 @@ class Constraints {
   std::int64_t anchor_fingerprint() const;
 
   /// Measures the distances of the tensors as they are now. With `hold`, also keeps a copy of them: until
-  /// release() or restore(), slopes() and project() start from the held copy, not from the tensors. If it
+  /// release(), slopes() and project() start from the held copy, not from the tensors. If it
   /// throws, distances and held copy are as before.
   void measure(bool hold = false);
   /// min and max over rows of the distances last measured, in memory that the next measure() changes.
@@ -88,8 +88,6 @@ class Constraints {
   /// Holds the given values (one per tensor, same shapes) as if they had been measured.
   void load_held(const std::vector<at::Tensor>& values);
   void release();
-  /// Puts the held copy back into the tensors and releases it.
-  void restore();
 
   /// Counts a loss that is not finite like a NaN in the weights.
   void expect_finite_loss(const at::Tensor& loss);

@@ -13,9 +13,11 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
@@ -167,27 +169,59 @@ class OtherValues {
               const std::vector<at::Tensor>& values)
       : OtherValues() {  // whose destructor runs if this one throws
     if (values.empty()) return;
-    std::map<std::pair<const void*, std::int64_t>, std::size_t> places;
+    std::unordered_map<const void*, std::vector<std::size_t>> in_storage;
     std::unordered_set<const at::TensorImpl*> given;
     for (std::size_t k = 0; k < parameters.size(); ++k) {
-      if (parameters[k].numel() > 0) places[{parameters[k].const_data_ptr(), parameters[k].numel()}] = k;
-      if (given.insert(parameters[k].unsafeGetTensorImpl()).second) replace(parameters[k], values[k]);
+      if (given.insert(parameters[k].unsafeGetTensorImpl()).second && parameters[k].numel() > 0)
+        in_storage[parameters[k].storage().unsafeGetStorageImpl()].push_back(k);
     }
-    for (const auto& other : module.parameters()) {
+    // Before anything is replaced: who shares memory is seen in their own.
+    std::vector<std::pair<at::Tensor, at::Tensor>> others;
+    for (const auto& item : module.named_parameters()) {
+      const auto& other = item.value();
       if (!given.insert(other.unsafeGetTensorImpl()).second || other.numel() == 0) continue;
-      const auto place = places.find({other.const_data_ptr(), other.numel()});
-      if (place != places.end()) replace(other, values[place->second].reshape(other.sizes()));
+      const auto place = in_storage.find(other.storage().unsafeGetStorageImpl());
+      for (const auto k : place == in_storage.end() ? std::vector<std::size_t>() : place->second) {
+        if (overlap(other, parameters[k]))
+          others.emplace_back(other, as_view_of(values[k], other, parameters[k], item.key()));
+      }
     }
+    for (std::size_t k = 0; k < parameters.size(); ++k) replace(parameters[k], values[k]);
+    for (const auto& [other, value] : others) replace(other, value);
     at::autocast::clear_cache();  // it may hold casts of their own
   }
   ~OtherValues() {
-    for (auto& [parameter, own] : replaced_) parameter.set_data(own);
+    for (auto each = replaced_.rbegin(); each != replaced_.rend(); ++each) each->first.set_data(each->second);
     if (!replaced_.empty()) at::autocast::clear_cache();
   }
   OtherValues(const OtherValues&) = delete;
   OtherValues& operator=(const OtherValues&) = delete;
 
  private:
+  /// Where a dense tensor ends in its storage.
+  static std::int64_t end_of(const at::Tensor& tensor) {
+    std::int64_t last = tensor.storage_offset();
+    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+    return last + 1;
+  }
+
+  static bool overlap(const at::Tensor& a, const at::Tensor& b) {
+    return a.storage_offset() < end_of(b) && b.storage_offset() < end_of(a);
+  }
+
+  /// What `other` sees of `value` if it sees the parameter's memory.
+  static at::Tensor as_view_of(const at::Tensor& value, const at::Tensor& other, const at::Tensor& parameter,
+                               const std::string& name) {
+    TORCH_CHECK(parameter.is_non_overlapping_and_dense() && same_order(value, parameter) &&
+                    other.storage_offset() >= parameter.storage_offset() &&
+                    end_of(other) <= end_of(parameter),
+                "[tpgm] parameter '", name,
+                "' shares a part of its memory with another parameter; give them one tensor, or memory of "
+                "their own");
+    return value.to(other.scalar_type())
+        .as_strided(other.sizes(), other.strides(), other.storage_offset() - parameter.storage_offset());
+  }
+
   void replace(const at::Tensor& parameter, const at::Tensor& value) {
     replaced_.emplace_back(parameter, parameter.variable_data());
     replaced_.back().first.set_data(value);

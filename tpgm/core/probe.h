@@ -34,8 +34,8 @@ class Probe {
         gradients;  ///< One per parameter; undefined where the loss does not depend on it.
   };
   /// With `values`, the parameters hold those meanwhile in place of their own, which nobody touches: one for
-  /// each, of its shape; the gradients are then of the values' types. A parameter of the module that shares
-  /// its memory with one of them holds the same.
+  /// each, of its shape; the gradients are then of the values' types. A parameter of the module that sees the
+  /// memory of one of them sees the same of its value (in its own type).
   /// Throws, with everything put back, if the closure throws, its loss is not a scalar or depends on none of
   /// the `parameters`, or it is seen to change a buffer of the module.
   Result evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,

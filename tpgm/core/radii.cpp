@@ -177,7 +177,14 @@ void Radii::roll_back(const Snapshot& snapshot) {
   forget();
   numbers_.copy_(snapshot.numbers);
   if (snapshot.initialised) {
-    start(snapshot.learned.defined() ? snapshot.learned : snapshot.numbers[0], snapshot.optimizer);
+    start(snapshot.learned.defined() ? snapshot.learned : snapshot.numbers[kernels::kLearned],
+          snapshot.optimizer);
+  }
+}
+
+void Radii::go_back() {
+  if (!std::exchange(saves_, false)) {  // else nobody has moved them yet
+    numbers_.copy_(saved_);
   }
 }
 
@@ -214,8 +221,10 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   TORCH_CHECK((options_.optimizer() ? optimizer : moments) != nullptr && state.contains("radii"), "[", owner,
               "] the state was saved with ", moments ? "the built-in" : "another",
               " radius optimizer; build the method with the same radius_optimizer");
+  TORCH_CHECK(state.contains("distances"), "[", owner,
+              "] the state has no distances: an earlier version of tpgm saved it. Start the run again");
   TORCH_CHECK(learned->dim() == 1 && state["radii"].sizes() == learned->sizes() &&
-                  state.contains("distances") && state["distances"].sizes() == learned->sizes() &&
+                  state["distances"].sizes() == learned->sizes() &&
                   (!moments || moments->sizes() == moments_.sizes()),
               "[", owner, "] the state is damaged: its radii, distances and moments differ in number");
   try {

@@ -83,9 +83,11 @@ class Radii {
   /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
   void load_state_dict(const std::string& owner, const NamedTensors& state);
 
-  /// A point to come back to, on the device's own time: the numbers as they are now come back in the first
-  /// update() or prepare() that finds something in the report. Built-in optimizer only.
-  void save() { saves_ = true; }
+  /// A point to come back to, on the device's own time: the next update() or prepare() keeps the numbers as
+  /// it finds them, and one that finds something in the report puts them back. Built-in optimizer only.
+  void save_at_next_call() { saves_ = true; }
+  /// The same for a caller that knows: puts them back.
+  void go_back();
   /// The same for a caller that waits.
   struct Snapshot {
     bool initialised = false;

@@ -70,12 +70,17 @@ TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step,
 }
 
 TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, double largest, std::int64_t k) {
-  const auto between = [](double low, double value, double high) { return fmax(low, fmin(value, high)); };
+  // Not fmin and fmax, which hide a NaN.
+  const auto between = [](double low, double value, double high) {
+    const double below = value > high ? high : value;
+    return below < low ? low : below;
+  };
   double& learned = learned_of(call)[k];
   double radius = 0;
   if (call.relative) {
-    learned = between(largest > 0 ? fmin(kLowestRadius / largest, 1.0) : 0.0, learned, 1.0);
-    radius = fmax(learned * largest, kLowestRadius);
+    const double lowest = kLowestRadius < largest ? kLowestRadius / largest : 1.0;
+    learned = between(largest > 0 ? lowest : 0.0, learned, 1.0);
+    radius = learned * largest < kLowestRadius ? kLowestRadius : learned * largest;
   } else {
     radius = learned = between(kLowestRadius, learned, largest);
   }

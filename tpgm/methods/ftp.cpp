@@ -59,7 +59,7 @@ void Ftp::after_step(const Closure&) {
   if (!radii_.initialised()) {
     check();
   } else {
-    radii_.save();
+    radii_.save_at_next_call();
   }
   if (slopes_) {
     radii_.update(*slopes_, radii_.distances());  // those of the step before

@@ -62,8 +62,9 @@ class Method {
   /// True if after_step() or finish() calls its closure.
   virtual bool needs_radius_data() const { return false; }
 
-  /// The radius losses from now on read these parameters in bfloat16 alone, as autocast's matrix products do:
-  /// a method that evaluates them at other weights may then make those in that type.
+  /// The radius losses from now on read these parameters in bfloat16 alone, as autocast's matrix products do
+  /// (matrix_weights() of our models): a method that evaluates them at other weights may then make those in
+  /// that type. Replaces what was said before; with none, they read parameters as they are.
   virtual void read_in_bfloat16(const std::vector<at::Tensor>& parameters) { (void)parameters; }
 
   /// Throws if a NaN or Inf was seen that has not been reported yet. Hooks report by themselves: on the CPU

@@ -61,7 +61,7 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
   // every call with an optimizer that knows no flag, waits instead.
   const bool wait = constraints_.device().is_cpu() || !radii_.initialised() || !radii_.updates_on_device();
   const auto before = wait ? radii_.snapshot() : Radii::Snapshot();
-  const auto check = [&] {
+  const auto check_if_waiting = [&] {
     if (wait) {
       constraints_.check();
     }
@@ -69,26 +69,25 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
   constraints_.measure();
   at::Tensor loss;
   try {
-    check();
+    check_if_waiting();
     if (!wait) {
-      radii_.save();
+      radii_.save_at_next_call();
     }
     radii_.prepare(constraints_.smallest(), constraints_.largest());
-    auto projected = constraints_.room_for_copies(in_bfloat16_);
+    auto projected =
+        radius_steps_ > 0 ? constraints_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
     for (std::int64_t i = 0; i < radius_steps_; ++i) {
       constraints_.project_into(projected, radii_.values());
       auto result = probe_.evaluate(radius_loss, constraints_.tensors(), projected);
       loss = std::move(result.loss);
       constraints_.expect_finite_loss(loss);
       const auto slopes = constraints_.slopes(result.gradients, radii_.values(), kernels::Rows::kAtOrBeyond);
-      check();
+      check_if_waiting();
       radii_.update(slopes, constraints_.largest());
       radii_.prepare(constraints_.smallest(), constraints_.largest());
     }
   } catch (...) {
-    if (wait) {
-      radii_.roll_back(before);
-    }
+    wait ? radii_.roll_back(before) : radii_.go_back();
     throw;
   }
   return loss;
@@ -113,7 +112,7 @@ void Tpgm::project() {
   if (wait) {
     constraints_.check();
   } else {
-    radii_.save();
+    radii_.save_at_next_call();
   }
   constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
   constraints_.post();

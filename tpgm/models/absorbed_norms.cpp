@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/absorb.h"
 #include "tpgm/models/layers.h"
@@ -40,23 +41,17 @@ bool row_dense(const at::Tensor& weights) {
 }
 
 at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor) {
-  if (tensor.strides() == like.strides()) return tensor;
-  return at::empty_strided(like.sizes(), like.strides(), like.options()).copy_(tensor);
+  return same_order(tensor, like) ? tensor : empty_in_order_of(like, like.scalar_type()).copy_(tensor);
 }
 
-/// Of the variables of the function below.
-struct Each {
-  at::Tensor weights, weight, bias, mean, variance;
-};
-
-kernels::Absorb call_for(const Each& each, double eps) {
+kernels::Absorb call_for(const NormToAbsorb& each, double eps) {
   kernels::Absorb call;
   call.dtype = dtype_of(each.weights);
   call.rows = each.weights.size(0);
   call.cols = each.weights.numel() / call.rows;
   call.weights = each.weights.const_data_ptr();
-  call.norm = {each.weight.const_data_ptr(), each.bias.const_data_ptr(), each.mean.const_data_ptr(),
-               each.variance.const_data_ptr(), eps};
+  call.norm = {each.weight.const_data_ptr(), each.bias.const_data_ptr(), each.running_mean.const_data_ptr(),
+               each.running_var.const_data_ptr(), eps};
   return call;
 }
 
@@ -68,9 +63,9 @@ const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {
   at::parallel_for(0, n, /*grain_size=*/8, body);
 };
 
-constexpr std::size_t kTensors = 5;  // of one: weights, weight, bias, mean, variance
+constexpr std::size_t kTensors = 5;  // in a NormToAbsorb
 
-Each each_of(at::TensorList all, std::size_t i) {
+NormToAbsorb each_of(at::TensorList all, std::size_t i) {
   return {all[kTensors * i], all[kTensors * i + 1], all[kTensors * i + 2], all[kTensors * i + 3],
           all[kTensors * i + 4]};
 }
@@ -82,7 +77,7 @@ struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
     tensor_list results;
     std::vector<kernels::Absorb> calls;
     for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
-      const Each each = each_of(all, i);
+      const NormToAbsorb each = each_of(all, i);
       auto call = call_for(each, eps);
       call.absorbed = results.emplace_back(at::empty_like(each.weights)).mutable_data_ptr();
       call.shift = results.emplace_back(at::empty_like(each.bias)).mutable_data_ptr();
@@ -103,7 +98,7 @@ struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
     tensor_list result(all.size() + 1), kept;
     std::vector<kernels::Absorb> calls;
     for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
-      const Each each = each_of(all, i);
+      const NormToAbsorb each = each_of(all, i);
       const at::Tensor &dabsorbed = grads[2 * i], &dshift = grads[2 * i + 1];
       if (!dabsorbed.defined() && !dshift.defined()) continue;
       auto call = call_for(each, context->saved_data["eps"].toDouble());
@@ -123,11 +118,17 @@ struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
   }
 };
 
+bool trains(const NormToAbsorb& each) {
+  return at::GradMode::is_enabled() &&
+         (each.weights.requires_grad() || each.weight.requires_grad() || each.bias.requires_grad());
+}
+
 /// Whether to, and whether the kernels take it.
-bool suits(const at::Tensor& weights, const at::Tensor& norm) {
-  if (!row_dense(weights) || norm.scalar_type() != at::kFloat || weights.numel() == 0) return false;
+bool suits(const NormToAbsorb& each) {
+  const auto& weights = each.weights;
+  if (weights.numel() == 0 || !row_dense(weights) || each.weight.scalar_type() != at::kFloat) return false;
   if (weights.is_cpu()) return weights.scalar_type() == at::kFloat;
-  return weights.is_cuda() && kernels::tuned_for(weights.get_device()) && at::GradMode::is_enabled() &&
+  return weights.is_cuda() && kernels::tuned_for(weights.get_device()) && trains(each) &&
          (weights.scalar_type() == at::kFloat || weights.scalar_type() == at::kBFloat16);
 }
 
@@ -146,18 +147,22 @@ std::vector<AbsorbedNorms::Absorbed> absorb(const std::vector<NormToAbsorb>& nor
 }
 
 AbsorbedNorms::AbsorbedNorms(const Pairs& pairs) : before_(absorbed_norms) {
-  std::vector<const Conv2dImpl*> convs;
-  std::vector<NormToAbsorb> norms;
-  for (const auto& [conv, norm] : pairs) {
-    if (norm->is_training()) continue;
-    // The CPU's convolutions cast for themselves.
-    const at::Tensor weights = conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight;
-    if (!suits(weights, norm->weight)) continue;
-    convs.push_back(conv);
-    norms.push_back({weights, norm->weight, norm->bias, norm->running_mean, norm->running_var});
+  // Apart: a gradient that one of them takes would be computed for all.
+  for (const bool with_gradients : {true, false}) {
+    std::vector<const Conv2dImpl*> convs;
+    std::vector<NormToAbsorb> norms;
+    for (const auto& [conv, norm] : pairs) {
+      if (norm->is_training()) continue;
+      // The CPU's convolutions cast for themselves.
+      const NormToAbsorb each{conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight, norm->weight,
+                              norm->bias, norm->running_mean, norm->running_var};
+      if (trains(each) != with_gradients || !suits(each)) continue;
+      convs.push_back(conv);
+      norms.push_back(each);
+    }
+    const auto absorbed = absorb(norms, BatchNorm2dImpl::kEps);
+    for (std::size_t i = 0; i < convs.size(); ++i) absorbed_.emplace(convs[i], absorbed[i]);
   }
-  const auto absorbed = absorb(norms, BatchNorm2dImpl::kEps);
-  for (std::size_t i = 0; i < convs.size(); ++i) absorbed_.emplace(convs[i], absorbed[i]);
   absorbed_norms = this;
 }
 

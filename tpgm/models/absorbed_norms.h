@@ -13,9 +13,10 @@ class BatchNorm2dImpl;
 class Conv2dImpl;
 
 /// While it lives, conv_norm() in this thread finds the weights of these convolutions with their norms in
-/// them, made together, and so are their gradients: in a launch or two for all on a GPU. Norms that train are
-/// left out. On a GPU it does something where gradients are wanted: without, two operations on maps are as
-/// fast.
+/// them, made together, and so are their gradients: in a launch or two for all on a GPU. Norms in training
+/// are left out. On a GPU it does something for those that take gradients: without, two operations on maps
+/// are as fast. In bf16 weights are rounded before the norm's factor and after it. There is no second
+/// derivative.
 class AbsorbedNorms {
  public:
   using Pairs = std::vector<std::pair<const Conv2dImpl*, const BatchNorm2dImpl*>>;
@@ -35,7 +36,7 @@ class AbsorbedNorms {
   const AbsorbedNorms* before_;
 };
 
-/// What one convolution becomes: weights [out, ...] as they are cast, and the norm's tensors [out].
+/// A convolution's weights [out, ...] as they are cast, and its norm's tensors [out].
 struct NormToAbsorb {
   at::Tensor weights, weight, bias, running_mean, running_var;
 };

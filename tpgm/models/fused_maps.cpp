@@ -105,7 +105,11 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
                      after.pool, y.mutable_data_ptr(), bytes_of(trace)},
                     stream);
     context->set_materialize_grads(false);
-    context->save_for_backward({x, weight, bias, mean, variance, trace});
+    // A shift needs the map for its sign alone.
+    const bool reads_x =
+        weight.defined() || (after.relu && !residual.has_value() && after.pool != Pool::kMax);
+    context->save_for_backward({reads_x ? x : at::Tensor(), weight, bias, mean, variance, trace});
+    context->saved_data["sizes"] = x.sizes();
     context->saved_data["eps"] = options.eps;
     context->saved_data["training"] = options.training;
     context->saved_data["residual"] = residual.has_value();
@@ -122,21 +126,24 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     const auto saved = context->get_saved_variables();
     const auto& [x, weight, bias, mean, variance, trace] =
         std::tie(saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
-    const c10::DeviceGuard guard(x.device());
-    const auto& backend = backend_of(x);
-    const auto map = map_of(x);
+    const c10::DeviceGuard guard(bias.device());
+    const auto& backend = backend_of(bias);
     const bool residual = context->saved_data["residual"].toBool();
     for (auto& grad : grads) {
       if (grad.defined()) grad = dense(grad);
     }
     const bool relu = context->saved_data["relu"].toBool(), shift = !weight.defined();
-    const at::Tensor dx =
-        shift && !relu && !grads[1].defined() ? grads[0] : map_like(x, x.size(2), x.size(3));
-    const at::Tensor dresidual = shift || !residual ? at::Tensor() : map_like(x, x.size(2), x.size(3));
+    const auto empty_map = [&] {
+      return at::empty(context->saved_data["sizes"].toIntVector(),
+                       grads[0].options().memory_format(kChannelsLast));
+    };
+    const at::Tensor dx = shift && !relu && !grads[1].defined() ? grads[0] : empty_map();
+    const auto map = map_of(dx);
+    const at::Tensor dresidual = shift || !residual ? at::Tensor() : empty_map();
     const at::Tensor dweight = shift ? at::Tensor() : at::empty_like(mean), dbias = at::empty_like(bias);
-    const at::Tensor scratch = bytes(backend.scratch_bytes(map), x);
+    const at::Tensor scratch = bytes(backend.scratch_bytes(map), bias);
     kernels::NormBackward call;
-    call.x = x.const_data_ptr();
+    call.x = x.defined() ? x.const_data_ptr() : nullptr;
     call.dy = grads[0].const_data_ptr();
     call.dy_second = grads[1].defined() ? grads[1].const_data_ptr() : nullptr;
     call.residual = residual;
@@ -149,7 +156,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     call.dweight = dweight.defined() ? dweight.mutable_data_ptr() : nullptr;
     call.dbias = dbias.mutable_data_ptr();
     backend.backward(map, norm_of(weight, bias, mean, variance, context->saved_data["eps"].toDouble()), call,
-                     scratch.mutable_data_ptr(), current_stream(x.device()));
+                     scratch.mutable_data_ptr(), current_stream(bias.device()));
     result[0] = dx;
     result[1] = dweight;
     result[2] = dbias;
@@ -243,6 +250,8 @@ Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& 
                  const NormOptions& options) {
   TORCH_CHECK(!options.training || x.numel() / x.size(1) > 1,
               "[BatchNorm] expected more than 1 value per channel when training, got input size ", x.sizes());
+  TORCH_CHECK(after.relu || (after.pool == Pool::kNone && !after.residual.defined()),
+              "[fused_norm] what is pooled or added to goes through the ReLU");
   const auto given = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };

@@ -1,5 +1,6 @@
 // The layers that the models are made of: torch::nn's in function and in names, but allocated without being
-// initialised (weights are about to be read), on any device, and with a BatchNorm that inference folds away.
+// initialised (weights are about to be read), on any device, and with BatchNorms that evaluation takes into
+// the convolutions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -62,7 +62,7 @@ TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimiz
       optimizer_(optimizer),
       options_(options),
       tensors_(named_tensors(model).values()) {
-  if (options_.amp()) method_.read_in_bfloat16(matrix_weights(model_));
+  method_.read_in_bfloat16(options_.amp() ? matrix_weights(model_) : std::vector<at::Tensor>());
 }
 
 at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
