@@ -16,26 +16,12 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
-
-kernels::DType dtype_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return kernels::DType::kFloat64;
-    case at::kFloat:
-      return kernels::DType::kFloat32;
-    case at::kHalf:
-      return kernels::DType::kFloat16;
-    case at::kBFloat16:
-      return kernels::DType::kBFloat16;
-    default:
-      TORCH_CHECK(false, "[tpgm] cannot constrain a tensor of type ", tensor.scalar_type());
-  }
-}
 
 std::int64_t rows_of(const at::Tensor& tensor, Norm norm) {
   return norm == Norm::kL2 || tensor.dim() < 2 || tensor.numel() == 0 ? 1 : tensor.size(0);
@@ -100,7 +86,8 @@ Constraints::Constraints(std::string owner, const std::vector<Selected>& selecte
     tensors_.push_back(tensor);  // not detached: the module may give it new memory
     anchors_.push_back(store_anchor(pretrained, dense(tensor, norm_), storage_));
     const auto rows = rows_of(tensor, norm_);
-    layouts.push_back({rows, tensor.numel() / rows, dtype_of(tensor), dtype_of(anchors_.back())});
+    layouts.push_back({rows, tensor.numel() / rows, dtype_of(tensor.scalar_type()),
+                       dtype_of(anchors_.back().scalar_type())});
   }
   TORCH_CHECK(device_.is_cpu() || device_.is_cuda(), "[", owner_, "] tensors on ", device_,
               " are not supported; only CPU and CUDA are");
@@ -160,7 +147,7 @@ void Constraints::check_unchanged() const {
   for (std::size_t k = 0; k < tensors_.size(); ++k) {
     const auto& tensor = tensors_[k];
     const auto& layout = plan_.tensors[k].layout;
-    TORCH_CHECK(tensor.device() == device_ && dtype_of(tensor) == layout.weights &&
+    TORCH_CHECK(tensor.device() == device_ && dtype_of(tensor.scalar_type()) == layout.weights &&
                     tensor.sizes() == anchors_[k].sizes(),
                 "[", owner_, "] '", names_[k], "' is now ", tensor.scalar_type(), tensor.sizes(), " on ",
                 tensor.device(),

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/absorb.h"
@@ -21,19 +22,6 @@ using torch::autograd::tensor_list;
 
 thread_local const AbsorbedNorms* absorbed_norms = nullptr;
 
-kernels::DType dtype_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return kernels::DType::kFloat64;
-    case at::kFloat:
-      return kernels::DType::kFloat32;
-    case at::kBFloat16:
-      return kernels::DType::kBFloat16;
-    default:
-      TORCH_CHECK(false, "[tpgm] BatchNorm goes into float and bfloat16 weights, not ", tensor.scalar_type());
-  }
-}
-
 /// Rows of dense elements, in whatever order inside.
 bool row_dense(const at::Tensor& weights) {
   return weights.is_non_overlapping_and_dense() &&
@@ -46,7 +34,7 @@ at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor) {
 
 kernels::Absorb call_for(const NormToAbsorb& each, double eps) {
   kernels::Absorb call;
-  call.dtype = dtype_of(each.weights);
+  call.dtype = dtype_of(each.weights.scalar_type());
   call.rows = each.weights.size(0);
   call.cols = each.weights.numel() / call.rows;
   call.weights = each.weights.const_data_ptr();

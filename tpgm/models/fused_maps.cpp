@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "tpgm/core/dtype.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
@@ -26,10 +27,7 @@ const MapsBackend& backend_of(const at::Tensor& x) {
 }
 
 kernels::NormMap map_of(const at::Tensor& x) {
-  const auto dtype = x.scalar_type() == at::kBFloat16 ? kernels::DType::kBFloat16
-                     : x.scalar_type() == at::kFloat  ? kernels::DType::kFloat32
-                                                      : kernels::DType::kFloat64;
-  return {dtype, x.size(0), x.size(2), x.size(3), x.size(1)};
+  return {dtype_of(x.scalar_type()), x.size(0), x.size(2), x.size(3), x.size(1)};
 }
 
 /// Dense, and aligned to vectors.

@@ -9,12 +9,12 @@
 
 #include <algorithm>
 
+#include "tpgm/core/dtype.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
 
-using kernels::DType;
 using kernels::TransformerBackend;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
@@ -28,19 +28,6 @@ const TransformerBackend& backend_of(const at::Tensor& x) {
 bool suits(const at::Tensor& x, int64_t cols) {
   if (x.is_cpu()) return fuse_on_cpu > 0;
   return x.is_cuda() && kernels::tuned_for(x.get_device()) && cols % backend_of(x).multiple_of == 0;
-}
-
-DType dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return DType::kFloat64;
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    default:
-      TORCH_CHECK(false, "[tpgm] the transformer's kernels take float64, float32 and bfloat16, not ", type);
-  }
 }
 
 // What the kernels take: dense, and aligned to their vectors.
