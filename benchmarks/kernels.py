@@ -157,7 +157,7 @@ def launches(text):
     lines = [line for line in table_begin(text).splitlines() if line.startswith('"')]
     found = defaultdict(dict)
     for row in csv.DictReader(io.StringIO("\n".join(lines))):
-        if not row["ID"]:
+        if not row["ID"] or not row.get("Kernel Name"):
             continue  # the line of units
         launch = found[row["ID"]]
         launch["name"] = row["Kernel Name"]
@@ -174,11 +174,11 @@ def launches(text):
 
 
 def copy_bandwidth(tpgm):
-    """Bytes a second of one large copy, each byte counted twice: read and written."""
+    """GB/s of one large copy, each byte counted twice: read and written."""
     said = run([tpgm, "bench", "projection", "--device", "cuda", "--model-like", "vit-l-14", "--json"])
     if said.returncode != 0:
-        raise Failure(f"tpgm bench projection: {said.stderr.strip()}; or give --bandwidth")
-    return json.loads(said.stdout)["copy_gb_s"] * 1e9
+        raise Failure(f"tpgm bench projection: {said.stderr.strip()}")
+    return json.loads(said.stdout)["copy_gb_s"]
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -193,11 +193,11 @@ def table(all_launches, bandwidth, top):
     total = sum(kernel.seconds for _, kernel in ordered)
 
     def row(name, kernel):
-        rate = kernel.bytes / kernel.seconds if kernel.counted and kernel.seconds > 0 else None
+        rate = kernel.bytes / kernel.seconds / 1e9 if kernel.counted and kernel.seconds > 0 else None
         share = 100 * kernel.seconds / total if total else 0
         tensor = kernel.tensor / kernel.seconds if kernel.seconds > 0 else 0
         return [name, str(kernel.calls), f"{kernel.seconds * 1e3:.2f}", f"{share:.1f} %",
-                "" if rate is None else f"{rate / 1e9:.0f}", "" if rate is None else f"{100 * rate / bandwidth:.0f} %",
+                "" if rate is None else f"{rate:.0f}", "" if rate is None else f"{100 * rate / bandwidth:.0f} %",
                 f"{tensor:.0f} %" if tensor >= 0.5 else ""]
 
     rows = [row(name, kernel) for name, kernel in ordered[:top]]
@@ -226,33 +226,52 @@ def show(rows, markdown):
         print(f"{name:<{widths[0]}}" + "".join(f"  {each:>{width}}" for each, width in zip(numbers, widths[1:])))
 
 
+def positive(kind):
+    def parse(text):
+        value = kind(text)
+        if value <= 0:
+            raise ValueError
+        return value
+
+    parse.__name__ = f"positive {kind.__name__}"
+    return parse
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      allow_abbrev=False)
-    parser.add_argument("--tpgm", default="build/bin/tpgm", help="the command")
+    parser.add_argument("--tpgm", default="build/bin/tpgm", help="the command; default: %(default)s")
     parser.add_argument("--ncu", help="NVIDIA's profiler; default: on the path or where CUDA is usually installed")
-    parser.add_argument("--method", default="ft", help="whose step; ft: plain fine-tuning")
-    parser.add_argument("--warmup", type=int, default=3, help="steps before the one that is measured")
-    parser.add_argument("--bandwidth", type=float, help="a copy's, in bytes a second; default: measure it")
-    parser.add_argument("--top", type=int, default=10, help="kernels to show")
-    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--method", default="ft", help="whose step; default: %(default)s, plain fine-tuning")
+    parser.add_argument("--warmup", type=int, default=3, help="steps before the one that is measured; default: %(default)s")
+    parser.add_argument("--bandwidth", type=positive(float), help="a copy's, in GB/s; default: measure it")
+    parser.add_argument("--top", type=positive(int), default=10, help="kernels to show; default: %(default)s")
+    parser.add_argument("--markdown", action="store_true", help="a table for a document")
     parser.add_argument("--save", type=Path, help="keep ncu's own table in this file")
     parser.add_argument("--read", type=Path, help="show one that was kept; needs --bandwidth, and runs nothing")
     arguments, rest = parser.parse_known_args()
+    if arguments.read and rest:
+        parser.error(f"--read runs nothing, and does not know {rest[0]}")
     try:
-        if arguments.read and not arguments.bandwidth:
-            raise Failure("--read needs --bandwidth")
+        if arguments.read:
+            text = arguments.read.read_text(errors="replace")
+            if not arguments.bandwidth:
+                raise Failure("--read needs --bandwidth")
+        else:
+            text = profile(arguments, rest)
         bandwidth = arguments.bandwidth or copy_bandwidth(arguments.tpgm)
-        text = arguments.read.read_text() if arguments.read else profile(arguments, rest)
         if arguments.save:
             arguments.save.write_text(text)
         found = launches(text) if table_begin(text) else []
         if not found:
-            raise Failure("no kernel was measured; ncu said:\n" + text[-4000:])
+            raise Failure(f"{arguments.read} is no table of ncu's" if arguments.read
+                          else "no kernel was measured; ncu said:\n" + text[-4000:])
         show(table(found, bandwidth, arguments.top), arguments.markdown)
-        print(f"\n{len(found)} launches; a copy moves {bandwidth / 1e9:.0f} GB/s. tensor: share of the tensor cores' peak.")
-    except (Failure, OSError) as failure:
+        print(f"\n{len(found)} launches; a copy moves {bandwidth:.0f} GB/s. tensor: share of the tensor cores' peak.")
+    except Failure as failure:
         sys.exit(f"kernels.py: {failure}")
+    except OSError as error:
+        sys.exit(f"kernels.py: {error.filename}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -180,6 +180,8 @@ void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, 
 std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, std::int64_t batch_size) {
   std::vector<MethodRow> rows;
   const auto add = [&](const std::string& method, const std::string& name, std::int64_t radius_batch) {
+    const auto has_name = [&](const MethodRow& each) { return each.times.name == name; };
+    if (std::any_of(rows.begin(), rows.end(), has_name)) return;
     auto& row = rows.emplace_back();
     row.method = method;
     row.radius_batch = radius_batch;

@@ -336,13 +336,21 @@ int measure_all(const StepArguments& args, const benchmarks::StepOptions& option
     print_setting(args, options, report.setting);
     print(args, report);
   }
-  return 0;
+  const auto failed = [](const StepTimes& times) { return !times.error.empty(); };
+  return std::any_of(report.rivals.begin(), report.rivals.end(), failed) ||
+                 std::any_of(report.ours.begin(), report.ours.end(),
+                             [&](const MethodRow& row) { return failed(row.times); })
+             ? 1
+             : 0;
 }
 
 int bench_step(const StepArguments& args, bool methods_given) {
   if (args.compile.value_or(false) && args.python.empty())
     throw UsageError("--compile is the rival's: give --python PYTHON");
   if (methods_given && !args.compare) throw UsageError("--methods goes with --compare");
+  if (!args.profile.empty() && (args.compare || args.json))
+    throw UsageError(
+        "--profile runs one step for a profiler to see, and goes with neither --compare nor --json");
   const auto options = options_of(args);
   if (!args.profile.empty()) {
     const auto setting = benchmarks::profile_step(options, args.profile);
@@ -376,7 +384,7 @@ Run configure_bench_step(CLI::App& app) {
   app.add_option("-b,--batch-size", args->batch_size, "Images of a step")->check(CLI::Range(1, 1 << 20));
   app.add_option("--device", args->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   add_switch(app, "amp", args->amp,
-             "Compute in bfloat16 where torch.autocast does; default: off, on cuda with --compare on",
+             "Compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
              "In float32");
   add_switch(app, "channels-last", args->channels_last,
              "Images and convolutions as NHWC; default: on for ResNets, off for ViTs", "As NCHW");

@@ -244,10 +244,15 @@ at::Tensor mean_pool(const at::Tensor& x) {
   return suits(x) && x.size(2) > 1 && x.size(3) > 1 ? MeanPool::apply(x) : at::avg_pool2d(x, 2);
 }
 
+void check_values_per_channel(const at::Tensor& x) {
+  TORCH_CHECK(x.numel() / x.size(1) > 1,
+              "[BatchNorm] expected more than 1 value per channel when training, got input size ", x.sizes(),
+              "; take more images a batch, or larger ones");
+}
+
 Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
                  const NormOptions& options) {
-  TORCH_CHECK(!options.training || x.numel() / x.size(1) > 1,
-              "[BatchNorm] expected more than 1 value per channel when training, got input size ", x.sizes());
+  if (options.training) check_values_per_channel(x);
   TORCH_CHECK(after.relu || (after.pool == Pool::kNone && !after.residual.defined()),
               "[fused_norm] what is pooled or added to goes through the ReLU");
   const auto given = [](const at::Tensor& tensor) {

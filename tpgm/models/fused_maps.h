@@ -43,6 +43,9 @@ at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight);
 /// at::avg_pool2d(x, 2), by a kernel of ours where it takes x: LibTorch's is slow on channels-last maps.
 at::Tensor mean_pool(const at::Tensor& x);
 
+/// Throws if a channel has one value: a batch has no variance then.
+void check_values_per_channel(const at::Tensor& x);
+
 /// pool(relu(norm(x) + residual)). On the CPU, for tests: channels-last too, fp32 and fp64.
 Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
                  const NormOptions& options);

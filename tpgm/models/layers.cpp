@@ -104,7 +104,10 @@ BatchNorm2dImpl::BatchNorm2dImpl(int64_t channels)
           "num_batches_tracked", at::zeros({}, at::TensorOptions(at::kLong).device(parameter_device)))) {}
 
 at::Tensor BatchNorm2dImpl::forward(const at::Tensor& x) {
-  if (is_training()) num_batches_tracked.add_(1);
+  if (is_training()) {
+    check_values_per_channel(x);
+    num_batches_tracked.add_(1);
+  }
   return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kEps,
                         at::globalContext().userEnabledCuDNN());
 }
