@@ -208,7 +208,9 @@ class BenchStep(ModelsCommand):
     def test_compare_says_why_a_row_cannot_run(self):
         rival = self.folder / "rival.py"
         rival.write_text("""print('{"error": "no torch here"}')""")
-        rows = self.expect(0, *self.SMALL, "--compare", "--methods", "ft", "--python", sys.executable, "--rival", rival)
+        result = tpgm(*self.SMALL, "--compare", "--methods", "ft", "--python", sys.executable, "--rival", rival)
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        rows = result.stdout
         self.assertRegex(rows, "(?m)^Python  .*no torch here$")
         self.assertRegex(rows, r"(?m)^tpgm: plain +\d")
 
@@ -217,7 +219,7 @@ class BenchStep(ModelsCommand):
         add = "void at::native::vectorized_elementwise_kernel<(int)4, at::native::CUDAFunctor_add<float>>(int, T2)"
         kept.write_text('==PROF== Connected\n"ID","Kernel Name","dram__bytes.sum","gpu__time_duration.sum"\n'
                         f'"","","byte","ns"\n"0","{add}","3,000","1"\n"1","{add}","1000","1"\n"2","gemm","n/a","6"\n')
-        command = [sys.executable, KERNELS, "--read", kept, "--bandwidth", "4e12", "--markdown"]
+        command = [sys.executable, KERNELS, "--read", kept, "--bandwidth", "4000", "--markdown"]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         self.assertIn("| `gemm` | 1 | 0.00 | 75.0 % |  |  |  |", said)
         self.assertIn("| `vectorized_elementwise_kernel<4, CUDAFunctor_add>` | 2 | 0.00 | 25.0 % | 2000 | 50 % |", said)
@@ -227,6 +229,7 @@ class BenchStep(ModelsCommand):
 
     def test_refused(self):
         self.assertIn("goes with --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
+        self.assertIn("neither --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
         self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
         self.assertIn("could not run", self.error(1, *self.SMALL, "--python", "/nowhere/python", "--rival", __file__))
