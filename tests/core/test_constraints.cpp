@@ -76,6 +76,78 @@ TEST_P(ConstraintsNumbers, ProjectLikeAtenAndLeaveRowsInsideUntouched) {
   }
 }
 
+TEST_P(ConstraintsNumbers, MeasureAndProjectLikeOneAfterTheOther) {
+  for (const auto dtype : kTypes) {
+    for (const auto norm : kNorms) {
+      for (const auto storage : kStorages) {
+        const auto selected = every_layout(device(), dtype);
+        Constraints constraints("Test", selected, norm, storage);
+        const auto before = copies(constraints.tensors());
+        constraints.measure();
+        const auto radii = inner(constraints), measured = constraints.distances().clone();
+        constraints.project(radii);
+        const auto projected = copies(constraints.tensors());
+
+        for (std::size_t k = 0; k < before.size(); ++k) constraints.tensors()[k].detach().copy_(before[k]);
+        auto elsewhere = constraints.room_for_copies({});
+        constraints.load_distances(torch::full_like(measured, NAN));
+        constraints.measure_and_project_into(elsewhere, radii);
+        expect_equal(constraints.tensors(), before);
+        expect_equal(elsewhere, projected);
+        EXPECT_TRUE(torch::equal(constraints.distances(), measured));
+
+        constraints.load_distances(torch::full_like(measured, NAN));
+        constraints.measure_and_project(radii);
+        expect_equal(constraints.tensors(), projected);
+        EXPECT_TRUE(torch::equal(constraints.distances(), measured));
+      }
+    }
+  }
+}
+
+/// A row's direction from its anchor can be read off it after a projection into nearly nothing.
+TEST_P(ConstraintsNumbers, KeepDirections) {
+  for (const auto norm : kNorms) {
+    for (const auto dtype : {torch::kFloat, torch::kDouble}) {
+      const auto anchor = torch::randn({20, 4000}, torch::kDouble).to(device(), dtype);
+      const auto weights = anchor + 0.01 * torch::randn_like(anchor);
+      const auto before = in_rows(weights - anchor, norm);
+      Constraints constraints("Test", {{"w", weights, anchor}}, norm, AnchorStorage::kWeights);
+      ASSERT_TRUE(constraints.keep_directions());
+      constraints.measure_and_project(torch::full({1}, 1e-30, constraints.scalar_options()));
+      const auto after = in_rows(weights, norm) - in_rows(anchor, norm);
+      EXPECT_GT(torch::cosine_similarity(before, after, 1, 0).min().item<double>(), 0.999);
+      const auto nearest = (dtype == torch::kFloat ? 0x1p-16 : 0x1p-45) *
+                           distances(anchor, torch::zeros_like(anchor), norm).max().item<double>();
+      EXPECT_LT(distances(weights, anchor, norm).max().item<double>(), 1.01 * nearest);
+    }
+  }
+  for (const auto dtype : {torch::kHalf, torch::kBFloat16}) {
+    const auto selected = every_layout(device(), dtype);
+    EXPECT_FALSE(Constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights).keep_directions());
+  }
+  Constraints every("Test", every_layout(device(), torch::kFloat), Norm::kMars, AnchorStorage::kHost);
+  EXPECT_TRUE(every.keep_directions());
+}
+
+TEST_P(ConstraintsNumbers, MeasureSlopesOfTheTensorsAsTheyAre) {
+  for (const auto norm : kNorms) {
+    const auto selected = every_layout(device(), torch::kDouble);
+    Constraints constraints("Test", selected, norm, AnchorStorage::kWeights);
+    constraints.measure();
+    const auto radii = inner(constraints), measured = constraints.distances().clone();
+    std::vector<Tensor> gradients;
+    for (const auto& tensor : constraints.tensors()) gradients.push_back(torch::randn_like(tensor));
+    const auto expected = constraints.slopes(gradients, radii, Rows::kBeyond);
+    const auto largest = constraints.largest().clone();
+    constraints.interpolate(torch::full_like(radii, 0.25));  // the direction stays, and so does the slope
+    const auto now = constraints.measure_slopes(gradients, radii, Rows::kBeyond);
+    EXPECT_TRUE(torch::allclose(now.slopes, expected, 1e-9));
+    EXPECT_TRUE(torch::allclose(now.largest, 0.25 * largest, 1e-9));
+    EXPECT_TRUE(torch::equal(constraints.distances(), measured));
+  }
+}
+
 TEST_P(ConstraintsNumbers, InterpolateWithAnyRatio) {
   for (const auto dtype : kTypes) {
     for (const double ratio : {-0.5, 0.0, 0.3, 1.0, 1.7}) {

@@ -124,7 +124,7 @@ class Call {
     const auto poisoned = [&](std::int64_t n) {
       return torch::full({n}, NAN, torch::TensorOptions(torch::kDouble).device(device));
     };
-    partials_ = poisoned(static_cast<std::int64_t>(plan.pieces.size()));
+    partials_ = poisoned(2 * static_cast<std::int64_t>(plan.pieces.size()));
     tickets_ = torch::zeros({count}, torch::TensorOptions(torch::kInt).device(device));
     report = torch::full({1}, kAllFinite, tickets_.options());
     rows = poisoned(plan.rows);
@@ -164,7 +164,12 @@ class Call {
 
   void distances(RowNorm norm, Third mode = Third::kNull) { backend().distances(batch(mode), norm, norms()); }
   void project(RatioOf ratio_of, const Tensor& radii, Third mode) {
-    backend().project(batch(mode), ratio_of, norms(), (kept_ = radii.to(device_)).data_ptr<double>());
+    backend().project(batch(mode), ratio_of, norms(), limits(radii));
+  }
+  /// `closest` as in Limits, one number for each row.
+  void measure_and_project(RowNorm norm, RatioOf ratio_of, const Tensor& radii, Third mode,
+                           const Tensor& closest = {}) {
+    backend().measure_and_project(batch(mode), norm, ratio_of, norms(), limits(radii, closest));
   }
   void interpolate(const Tensor& ratios, Third mode) {
     backend().interpolate(batch(mode), (kept_ = ratios.to(device_)).data_ptr<double>());
@@ -172,6 +177,12 @@ class Call {
   Tensor slopes(RatioOf ratio_of, Rows which, const Tensor& radii, Third mode = Third::kGradient) {
     backend().slopes(batch(mode), ratio_of, which, norms(), (kept_ = radii.to(device_)).data_ptr<double>(),
                      row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
+    return slopes_.cpu();
+  }
+  Tensor measure_slopes(RowNorm norm, RatioOf ratio_of, Rows which, const Tensor& radii, const Call& now,
+                        Third mode = Third::kGradient) {
+    backend().measure_slopes(batch(mode), norm, ratio_of, which, norms(), limits(radii).radii, now.norms(),
+                             row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
     return slopes_.cpu();
   }
   void add_displacement(double factor) { backend().add_displacement(batch(Third::kGradient), factor); }
@@ -190,6 +201,11 @@ class Call {
   Tensor report, rows, min, max;
 
  private:
+  Limits limits(const Tensor& radii, const Tensor& closest = {}) {
+    kept_ = radii.to(device_);
+    kept_closest_ = closest.defined() ? closest.to(device_) : closest;
+    return {kept_.data_ptr<double>(), closest.defined() ? kept_closest_.data_ptr<double>() : nullptr};
+  }
   template <class T>
   Tensor on_device(const std::vector<T>& values) const {
     auto bytes = torch::empty({static_cast<std::int64_t>(values.size() * sizeof(T))}, torch::kByte);
@@ -199,7 +215,7 @@ class Call {
   torch::Device device_;
   Split split_;
   std::vector<Operands> operands_;
-  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, slopes_, kept_;
+  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, slopes_, kept_, kept_closest_;
 };
 
 }  // namespace tpgm::kernels

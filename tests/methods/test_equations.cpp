@@ -190,8 +190,46 @@ TEST_P(Equations, Ftp) {
     make_nets();
     const auto& [options, optimizer] = cases[i];
     Ftp method(*net, options);
-    expect_followed(method, LiteralFtp(options), options.norm(), optimizer);
+    // Directions are read off the weights, to which a radius of 1e-8 leaves half of their bits.
+    expect_followed(method, LiteralFtp(options), options.norm(), optimizer, 1e-8);
   }
+}
+
+TEST_P(Equations, FtpInSinglePrecision) {
+  for (const auto& options :
+       {FtpOptions(), FtpOptions().norm(Norm::kL2), FtpOptions().norm(Norm::kMarsMax)}) {
+    make_nets(torch::kFloat);
+    Ftp method(*net, FtpOptions(options).exclude({"conv.bias"}));  // as in Spd, below
+    expect_followed(method, LiteralFtp(options), options.norm(), sgd(), 1e-3, "conv.bias");
+  }
+}
+
+/// Projected into a radius of 1e-8 these weights are the anchor; what they were before is kept.
+TEST_P(Equations, FtpInHalfPrecisionLearnsAllTheSame) {
+  at::globalContext().setUserEnabledMkldnn(false);  // its AMX code is killed in some virtual machines
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    make_nets(dtype);
+    const auto options = FtpOptions().exclude({"conv.bias"});
+    torch::optim::SGD optimizer(net->parameters(), 0.05), twins(twin->parameters(), 0.05);
+    Ftp method(*net, options), resumed(*twin, options);
+    train_step(net, optimizer, method, 0, {});
+    for (const auto& item : method.radii()) EXPECT_NEAR(item.value(), 1e-8, 1e-20) << item.key();
+    train_step(net, optimizer, method, 1, {});
+    resumed.load_state_dict(method.state_dict());
+    for (const auto& item : named_tensors(*twin))
+      item.value().detach().copy_(named_tensors(*net)[item.key()].detach());
+    for (int i = 2; i < 4; ++i) {
+      train_step(net, optimizer, method, i, {});
+      train_step(twin, twins, resumed, i, {});
+    }
+    method.check();
+    std::size_t grown = 0;
+    for (const auto& item : method.radii()) grown += item.value() > 1e-4;
+    EXPECT_GT(grown, method.radii().size() / 2);
+    expect_identical(copy(twin), copy(net));
+    expect_identical(resumed.state_dict(), method.state_dict());
+  }
+  at::globalContext().setUserEnabledMkldnn(true);
 }
 
 /// Without conv.bias: its gradient is rounding noise (BatchNorm cancels it), and SPD asks for its sign.

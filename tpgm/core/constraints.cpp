@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
@@ -97,7 +98,7 @@ Constraints::Constraints(std::string owner, const std::vector<Selected>& selecte
   plan_tensors_ = on_device(plan_.tensors, device_);
   plan_pieces_ = on_device(plan_.pieces, device_);
   const auto f64 = scalar_options();
-  partials_ = at::empty({static_cast<std::int64_t>(plan_.pieces.size())}, f64);
+  partials_ = at::empty({2 * static_cast<std::int64_t>(plan_.pieces.size())}, f64);
   tickets_ = at::zeros({size()}, f64.dtype(at::kInt));
   report_ = at::full({1}, kernels::kAllFinite, f64.dtype(at::kInt));
   row_dots_ = at::empty({plan_.rows}, f64);
@@ -196,6 +197,14 @@ kernels::RatioOf Constraints::ratio_of() const {
   return norm_ == Norm::kMarsMax ? kernels::RatioOf::kLargestRow : kernels::RatioOf::kRow;
 }
 
+kernels::RowNorm Constraints::row_norm() const {
+  return norm_ == Norm::kL2 ? kernels::RowNorm::kL2 : kernels::RowNorm::kL1;
+}
+
+kernels::Limits Constraints::limits(const at::Tensor& radii) const {
+  return {radii.const_data_ptr<double>(), closest_.defined() ? closest_.const_data_ptr<double>() : nullptr};
+}
+
 std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tensor>& weights,
                                                      const std::vector<at::Tensor>& third) {
   std::vector<kernels::Operands> result(weights.size());
@@ -265,15 +274,44 @@ void Constraints::load_held(const std::vector<at::Tensor>& values) {
 }
 
 void Constraints::measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies) {
-  // The check on the CPU may throw, and distances are to be as before then.
-  const auto measured = device_.is_cpu() ? at::empty_like(distances_) : distances_;
   const auto pointers = operands(weights, copies);
-  backend_->distances(batch(pointers), norm_ == Norm::kL2 ? kernels::RowNorm::kL2 : kernels::RowNorm::kL1,
-                      norms(measured));
+  measure_with([&](const kernels::Norms& norms) { backend_->distances(batch(pointers), row_norm(), norms); });
+}
+
+/// measure(norms). The check on the CPU may throw, and distances are to be as before then.
+template <class Measure>
+void Constraints::measure_with(Measure&& measure) {
+  const auto measured = device_.is_cpu() ? at::empty_like(distances_) : distances_;
+  measure(norms(measured));
   if (device_.is_cpu()) {
     check();
     distances_.copy_(measured);
   }
+}
+
+void Constraints::load_distances(const at::Tensor& distances) {
+  TORCH_INTERNAL_ASSERT(distances.sizes() == distances_.sizes());
+  distances_.copy_(distances);
+}
+
+bool Constraints::keep_directions() {
+  const Guards guards(device_);
+  std::vector<at::Tensor> closest;
+  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+    const auto type = tensors_[k].scalar_type();
+    if (type != at::kFloat && type != at::kDouble) {
+      return false;
+    }
+    const auto rows = rows_of(tensors_[k], norm_);
+    const auto anchor = anchors_[k].to(device_, at::kDouble).reshape({rows, tensors_[k].numel() / rows});
+    auto norms = norm_ == Norm::kL2 ? anchor.square().sum(1).sqrt() : anchor.abs().sum(1);
+    if (norm_ == Norm::kMarsMax) {
+      norms.fill_(norms.max());
+    }
+    closest.push_back(norms * (type == at::kFloat ? 0x1p-16 : 0x1p-45));
+  }
+  closest_ = at::cat(closest);
+  return true;
 }
 
 /// write(sources, targets), then what a tensor that lies otherwise than its source needs, and word to
@@ -301,14 +339,35 @@ void Constraints::write_tensors(Write&& write) {
 void Constraints::project(const at::Tensor& radii) {
   write_tensors([&](const auto& weights, const auto& targets) {
     const auto pointers = operands(weights, targets);
-    backend_->project(batch(pointers), ratio_of(), norms(), radii.const_data_ptr<double>());
+    backend_->project(batch(pointers), ratio_of(), norms(), limits(radii));
+  });
+}
+
+void Constraints::measure_and_project(const at::Tensor& radii) {
+  release();
+  write_tensors([&](const auto& weights, const auto& targets) {
+    const auto pointers = operands(weights, targets);
+    measure_with([&](const kernels::Norms& norms) {
+      backend_->measure_and_project(batch(pointers), row_norm(), ratio_of(), norms, limits(radii));
+    });
+  });
+}
+
+void Constraints::measure_and_project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii) {
+  const Guards guards(device_);
+  release();
+  const auto weights = sources();  // alive until the call is through: some may be dense copies
+  const auto pointers = operands(weights, copies);
+  measure_with([&](const kernels::Norms& norms) {
+    backend_->measure_and_project(batch(pointers), row_norm(), ratio_of(), norms, limits(radii));
   });
 }
 
 void Constraints::project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii) {
   const Guards guards(device_);
-  const auto pointers = operands(sources(), copies);
-  backend_->project(batch(pointers), ratio_of(), norms(), radii.const_data_ptr<double>());
+  const auto weights = sources();  // alive until the call is through: some may be dense copies
+  const auto pointers = operands(weights, copies);
+  backend_->project(batch(pointers), ratio_of(), norms(), limits(radii));
 }
 
 std::vector<at::Tensor> Constraints::room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const {
@@ -337,14 +396,7 @@ at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const a
                                kernels::Rows rows) {
   const Guards guards(device_);
   const auto weights = sources();
-  std::vector<at::Tensor> laid(gradients.size());
-  for (std::size_t k = 0; k < gradients.size(); ++k) {
-    if (gradients[k].defined()) {
-      const auto gradient = gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k];
-      laid[k] = laid_out(gradient, weights[k],
-                         narrow(gradient, weights[k]) ? at::kBFloat16 : weights[k].scalar_type());
-    }
-  }
+  const auto laid = laid_out_like(weights, gradients);
   auto result = at::empty({size()}, scalar_options());
   const auto pointers = operands(weights, laid);
   backend_->slopes(batch(pointers), ratio_of(), rows, norms(), radii.const_data_ptr<double>(),
@@ -353,6 +405,37 @@ at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const a
     check();
   }
   return result;
+}
+
+Constraints::MeasuredSlopes Constraints::measure_slopes(const std::vector<at::Tensor>& gradients,
+                                                        const at::Tensor& radii, kernels::Rows rows) {
+  const Guards guards(device_);
+  const auto weights = sources();
+  const auto laid = laid_out_like(weights, gradients);
+  const auto now = at::empty_like(distances_);
+  auto result = at::empty({size()}, scalar_options());
+  const auto pointers = operands(weights, laid);
+  backend_->measure_slopes(batch(pointers), row_norm(), ratio_of(), rows, norms(),
+                           radii.const_data_ptr<double>(), norms(now), row_dots_.mutable_data_ptr<double>(),
+                           result.mutable_data_ptr<double>());
+  if (device_.is_cpu()) {
+    check();
+  }
+  return {result, now.slice(0, plan_.rows + size())};
+}
+
+/// The gradients as kernels read them beside `weights`.
+std::vector<at::Tensor> Constraints::laid_out_like(const std::vector<at::Tensor>& weights,
+                                                   const std::vector<at::Tensor>& gradients) const {
+  std::vector<at::Tensor> laid(gradients.size());
+  for (std::size_t k = 0; k < gradients.size(); ++k) {
+    if (gradients[k].defined()) {
+      const auto gradient = gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k];
+      laid[k] = laid_out(gradient, weights[k],
+                         narrow(gradient, weights[k]) ? at::kBFloat16 : weights[k].scalar_type());
+    }
+  }
+  return laid;
 }
 
 void Constraints::add_displacement(std::vector<at::Tensor>& gradients, double factor) {
@@ -420,9 +503,10 @@ void Constraints::raise(std::int32_t code) {
               "learning rate");
   TORCH_CHECK(code < count, "[", owner_, "] the gradient of '", names_[code - count - 1],
               "' holds NaN or Inf; the call has changed nothing. Skip the batch, or scale the loss down");
-  TORCH_CHECK(false, "[", owner_, "] '", names_[code],
-              "' holds NaN or Inf; the call has changed nothing. The optimizer has diverged: go back to "
-              "a checkpoint and lower the learning rate");
+  TORCH_CHECK(
+      false, "[", owner_, "] '", names_[code],
+      "' holds NaN or Inf. The optimizer has diverged: go back to a checkpoint and lower the learning "
+      "rate");
 }
 
 }  // namespace tpgm

@@ -57,17 +57,28 @@ class Constraints {
   std::int64_t anchor_fingerprint() const;
 
   /// Measures the distances of the tensors as they are now. With `hold`, also keeps a copy of them: until
-  /// release(), slopes() and project() start from the held copy, not from the tensors. If it
+  /// release(), slopes and projections start from the held copy, not from the tensors. If it
   /// throws, distances and held copy are as before.
   void measure(bool hold = false);
   /// min and max over rows of the distances last measured, in memory that the next measure() changes.
   const at::Tensor& smallest() const { return smallest_; }
   const at::Tensor& largest() const { return largest_; }
+  /// All of them, rows first, to be saved and loaded.
+  const at::Tensor& distances() const { return distances_; }
+  void load_distances(const at::Tensor& distances);
 
   /// tensor ← anchor + min(1, radius / n) · displacement, with the distances last measured.
   void project(const at::Tensor& radii);
   /// The same into `copies`, and the tensors stay as they are; see room_for_copies().
   void project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii);
+  /// measure(), then either of the two, with fewer passes over the tensors. In place a row that is not
+  /// finite keeps its weights, and others may have been projected when its error comes.
+  void measure_and_project(const at::Tensor& radii);
+  void measure_and_project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii);
+  /// From now on projections leave a tensor's direction from its anchor to be read off it: no row comes
+  /// nearer than 2^-16 of its anchor's norm (float64: 2^-45), where rounding would begin to hide the
+  /// direction. False, and nothing changes, if a tensor is of a 16-bit type: those have no bits to spare.
+  bool keep_directions();
   /// Uninitialised, like the tensors but dense. Those that are float32 and in `in_bfloat16` (the very
   /// variables) are of that type.
   std::vector<at::Tensor> room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const;
@@ -77,6 +88,13 @@ class Constraints {
   /// respect to the tensors (an undefined one counts as zero; of float32 tensors it may be bfloat16), over
   /// the `rows` whose ratio the radius determines.
   at::Tensor slopes(const std::vector<at::Tensor>& gradients, const at::Tensor& radii, kernels::Rows rows);
+  /// The same with the tensors' own distances n, measured in the same pass, and the largest of those. Which
+  /// rows the radius determines is still for the distances last measured to say, and those stay.
+  struct MeasuredSlopes {
+    at::Tensor slopes, largest;
+  };
+  MeasuredSlopes measure_slopes(const std::vector<at::Tensor>& gradients, const at::Tensor& radii,
+                                kernels::Rows rows);
   /// gradient ← gradient + factor · displacement.
   void add_displacement(std::vector<at::Tensor>& gradients, double factor);
 
@@ -109,6 +127,12 @@ class Constraints {
   kernels::Norms norms(const at::Tensor& distances) const;
   kernels::Norms norms() const { return norms(distances_); }
   kernels::RatioOf ratio_of() const;
+  kernels::RowNorm row_norm() const;
+  kernels::Limits limits(const at::Tensor& radii) const;
+  std::vector<at::Tensor> laid_out_like(const std::vector<at::Tensor>& weights,
+                                        const std::vector<at::Tensor>& gradients) const;
+  template <class Measure>
+  void measure_with(Measure&& measure);
   std::vector<kernels::Operands> operands(const std::vector<at::Tensor>& weights,
                                           const std::vector<at::Tensor>& third);
   template <class Write>
@@ -132,6 +156,7 @@ class Constraints {
   at::Tensor plan_tensors_, plan_pieces_;  // the plan's arrays on the device
   at::Tensor partials_, tickets_, report_, row_dots_;
   at::Tensor distances_, smallest_, largest_;  // of all rows, and behind them what the other two name
+  at::Tensor closest_;                         // keep_directions(): of all rows
   at::Tensor host_report_;
   std::optional<c10::Event> posted_;
 };

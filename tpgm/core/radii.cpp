@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones_like.h>
@@ -15,6 +16,7 @@
 #include <torch/serialize/archive.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -58,6 +60,7 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
   report_ = std::move(report);
   numbers_ = at::zeros({kernels::kRadiiRows, count}, scalar_options);
   saved_ = at::zeros_like(numbers_);
+  unlimited_ = at::full({count}, std::numeric_limits<double>::infinity(), scalar_options);
   forget();
 }
 
@@ -87,6 +90,11 @@ const at::Tensor& Radii::prepare(const at::Tensor& smallest, const at::Tensor& l
   }
   backend_->clamp(call(), largest.const_data_ptr<double>());
   return radii_;
+}
+
+const at::Tensor& Radii::prepare_before_measuring() {
+  TORCH_INTERNAL_ASSERT(known_before_measuring());
+  return prepare({}, unlimited_);
 }
 
 at::Tensor Radii::ratios() const {

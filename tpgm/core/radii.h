@@ -62,6 +62,12 @@ class Radii {
   /// has not moved (largest = 0) has radius 1e-8.
   const at::Tensor& prepare(const at::Tensor& smallest, const at::Tensor& largest);
 
+  /// For projecting before the distances are known, which takes radii that do not depend on them: those of an
+  /// absolute scale, once initialised. They are clamped from below alone; a radius above the largest distance
+  /// projects like one at it. prepare() when they are known.
+  bool known_before_measuring() const { return initialised_ && options_.scale() == RadiusScale::kAbsolute; }
+  const at::Tensor& prepare_before_measuring();
+
   /// One optimizer step along dL/dγ = `slopes`, plus the gradients of mu and tv. Tensors that have not moved
   /// get no gradient. Afterwards prepare() gives the clamped radii.
   void update(const at::Tensor& slopes, const at::Tensor& largest);
@@ -110,7 +116,7 @@ class Radii {
   // The memory of all numbers (kernels::RadiiRow), and its rows: what the optimizer moves (a leaf apart,
   // where it is the user's), the radii, Adam's state, and what the radii were clamped to.
   at::Tensor numbers_, learned_, radii_, moments_, distances_;
-  at::Tensor saved_;
+  at::Tensor saved_, unlimited_;
   bool initialised_ = false, saves_ = false;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };

@@ -1,9 +1,9 @@
 // The kernels on the CPU: vectorised, threaded over pieces, and the oracle for cuda.cu.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <type_traits>
 
 #include "tpgm/kernels/kernels.h"
@@ -204,46 +204,57 @@ void for_each_piece(const Batch& batch, F&& f) {
       });
 }
 
-/// Row sums of all tensors: row_sum(weights, anchor, third, n) of each row or part of a row, parts added in
-/// order.
-template <bool kNarrow = false, class RowSum>
-void reduce_rows(const Batch& batch, double* rows, RowSum&& row_sum) {
+/// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, third, n) of each row or part of a
+/// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, third, n, tensor
+/// index) at once, while they are in the cache.
+template <bool kNarrow, std::size_t kSums, class RowSums, class Finish>
+void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, RowSums&& row_sums,
+                 Finish&& finish) {
   for_each_piece<kNarrow>(
       batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto third) {
         const auto cols = tensor.layout.cols;
-        if (tensor.pieces_per_row > 1) {
-          batch.partials[index] = row_sum(weights, anchor, third, std::int64_t{piece.size});
-          return;
-        }
+        const bool split = tensor.pieces_per_row > 1;
+        const std::int64_t n = split ? piece.size : cols;
         for (std::int64_t row = 0; row < piece.rows; ++row) {
-          const auto at = row * cols;
-          rows[tensor.first_row + piece.row + row] =
-              row_sum(weights + at, anchor + at, third ? third + at : nullptr, cols);
+          const auto at = row * n;
+          auto* out = third ? third + at : nullptr;
+          const std::array<double, kSums> sums = row_sums(weights + at, anchor + at, out, n);
+          const auto all_rows = tensor.first_row + piece.row + row;
+          for (std::size_t s = 0; s < kSums; ++s) {
+            (split ? batch.partials[index * kSums + s] : rows[s][all_rows]) = sums[s];
+          }
+          if (!split) finish(all_rows, sums[0], weights + at, anchor + at, out, n, piece.tensor);
         }
       });
   for (const auto& tensor : batch.plan->tensors) {
     if (tensor.pieces_per_row > 1) {
-      const auto* part = batch.partials + tensor.first_piece;
-      for (std::int64_t row = 0; row < tensor.layout.rows; ++row, part += tensor.pieces_per_row) {
-        rows[tensor.first_row + row] = std::accumulate(part, part + tensor.pieces_per_row, 0.0);
+      const auto* part = batch.partials + tensor.first_piece * kSums;
+      for (std::int64_t row = 0; row < tensor.layout.rows; ++row) {
+        std::array<double, kSums> totals = {};
+        for (std::int32_t i = 0; i < tensor.pieces_per_row; ++i) {
+          for (auto& total : totals) total += *part++;
+        }
+        for (std::size_t s = 0; s < kSums; ++s) rows[s][tensor.first_row + row] = totals[s];
       }
     }
   }
 }
 
+constexpr auto kNothingMore = [](auto&&...) {};
+
 void report(const Batch& batch, std::size_t code) {
   *batch.report = std::min(*batch.report, static_cast<std::int32_t>(code));
 }
 
-void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
-  reduce_rows(batch, norms.rows, [norm](auto weights, auto anchor, auto copy, std::int64_t n) {
-    const auto total =
-        norm == RowNorm::kL2 ? sum_of_squares(weights, anchor, n) : sum_of_magnitudes(weights, anchor, n);
-    if (copy) {
-      std::memcpy(copy, weights, n * sizeof(*weights));
-    }
-    return total;
-  });
+template <class W, class A>
+double row_sum(RowNorm norm, const W* weights, const A* anchor, std::int64_t n) {
+  return norm == RowNorm::kL2 ? sum_of_squares(weights, anchor, n) : sum_of_magnitudes(weights, anchor, n);
+}
+
+double distance_of(RowNorm norm, double sum) { return norm == RowNorm::kL2 ? std::sqrt(sum) : sum; }
+
+/// Distances from the sums of rows, their extremes, and a report of what is not finite.
+void finish_norms(const Batch& batch, RowNorm norm, const Norms& norms) {
   for (std::size_t k = 0; k < batch.plan->tensors.size(); ++k) {
     const auto& tensor = batch.plan->tensors[k];
     auto* rows = norms.rows + tensor.first_row;
@@ -251,9 +262,7 @@ void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
     double largest = 0;
     bool finite = true;
     for (std::int64_t row = 0; row < tensor.layout.rows; ++row) {
-      if (norm == RowNorm::kL2) {
-        rows[row] = std::sqrt(rows[row]);
-      }
+      rows[row] = distance_of(norm, rows[row]);
       finite = finite && std::isfinite(rows[row]);
       smallest = std::min(smallest, rows[row]);
       largest = std::max(largest, rows[row]);
@@ -264,6 +273,18 @@ void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
       report(batch, k);
     }
   }
+}
+
+void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+  const auto sum_and_copy = [norm](auto weights, auto anchor, auto copy, std::int64_t n) {
+    const auto total = row_sum(norm, weights, anchor, n);
+    if (copy) {
+      std::memcpy(copy, weights, n * sizeof(*weights));
+    }
+    return std::array{total};
+  };
+  reduce_rows<false, 1>(batch, {norms.rows}, sum_and_copy, kNothingMore);
+  finish_norms(batch, norm, norms);
 }
 
 /// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
@@ -278,20 +299,50 @@ void write_run(const W* weights, const A* anchor, T* out, double ratio, std::int
   }
 }
 
-double ratio_of(double radius, double norm) { return norm > 0 ? std::min(1.0, radius / norm) : 0.0; }
+double ratio_within(double radius, double norm) { return norm > 0 ? std::min(1.0, radius / norm) : 0.0; }
 
-void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const double* radii) {
+double radius_of(const Limits& limits, std::int64_t tensor, std::int64_t row) {
+  const auto radius = limits.radii[tensor];
+  return limits.closest ? std::max(radius, limits.closest[row]) : radius;
+}
+
+/// long_rows_only: those that are longer than a piece; the others are projected already.
+void project_pieces(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits,
+                    bool long_rows_only) {
   const bool clean = *batch.report == kAllFinite;
   for_each_piece<true>(
       batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
+        if (long_rows_only && tensor.pieces_per_row == 1) return;
         const std::int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
         for (std::int64_t row = 0; row < piece.rows; ++row) {
-          const auto norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
-                                                        : norms.max[piece.tensor];
-          const auto ratio = clean ? ratio_of(radii[piece.tensor], norm) : 1.0;
+          const auto all_rows = tensor.first_row + piece.row + row;
+          const auto norm = ratio_from == RatioOf::kRow ? norms.rows[all_rows] : norms.max[piece.tensor];
+          const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
           write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
         }
       });
+}
+
+void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
+  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/false);
+}
+
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+                         const Limits& limits) {
+  const bool at_once = ratio_from == RatioOf::kRow, clean = *batch.report == kAllFinite;
+  const auto sum = [norm](auto weights, auto anchor, auto, std::int64_t n) {
+    return std::array{row_sum(norm, weights, anchor, n)};
+  };
+  const auto write = [&](std::int64_t row, double total, auto weights, auto anchor, auto out, std::int64_t n,
+                         std::int32_t tensor) {
+    if (!at_once) return;
+    const auto radius = radius_of(limits, tensor, row);
+    const auto ratio = clean && std::isfinite(total) ? ratio_within(radius, distance_of(norm, total)) : 1.0;
+    write_run(weights, anchor, out, ratio, n);
+  };
+  reduce_rows<true, 1>(batch, {norms.rows}, sum, write);
+  finish_norms(batch, norm, norms);
+  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/at_once);
 }
 
 void interpolate(const Batch& batch, const double* ratios) {
@@ -301,14 +352,12 @@ void interpolate(const Batch& batch, const double* ratios) {
   });
 }
 
-void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
-            double* row_dots, double* slopes) {
-  reduce_rows<true>(batch, row_dots, []<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
-    return gradient ? dot(static_cast<const T*>(gradient), weights, anchor, n) : 0.0;
-  });
+/// Σ over the rows that count of dot / norm: `norms` says which count, `divisors` by what to divide.
+void finish_slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms,
+                   const Norms& divisors, const double* radii, const double* row_dots, double* slopes) {
   const auto counts = [which](double radius, double norm) {
-    return norm > 0 &&
-           (which == Rows::kAll || radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
+    return which == Rows::kAll ||
+           (norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm)));
   };
   const auto tensors = batch.plan->tensors.size();
   for (std::size_t k = 0; k < tensors; ++k) {
@@ -316,15 +365,43 @@ void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& nor
     double total = 0;
     bool finite = true;
     for (auto row = tensor.first_row; row < tensor.first_row + tensor.layout.rows; ++row) {
-      const auto norm = ratio_from == RatioOf::kRow ? norms.rows[row] : norms.max[k];
+      const auto norm_of = [&](const Norms& from) {
+        return ratio_from == RatioOf::kRow ? from.rows[row] : from.max[k];
+      };
+      const auto divisor = norm_of(divisors);
       finite = finite && std::isfinite(row_dots[row]);
-      total += counts(radii[k], norm) ? row_dots[row] / norm : 0.0;
+      total += divisor > 0 && counts(radii[k], norm_of(norms)) ? row_dots[row] / divisor : 0.0;
     }
     slopes[k] = total;
     if (!finite) {
       report(batch, tensors + 1 + k);
     }
   }
+}
+
+template <class W, class A, class T>
+double row_dot(const W* weights, const A* anchor, const T* gradient, std::int64_t n) {
+  return gradient ? dot(gradient, weights, anchor, n) : 0.0;
+}
+
+void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
+            double* row_dots, double* slopes) {
+  const auto dots = []<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
+    return std::array{row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
+  };
+  reduce_rows<true, 1>(batch, {row_dots}, dots, kNothingMore);
+  finish_slopes(batch, ratio_from, which, norms, norms, radii, row_dots, slopes);
+}
+
+void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
+                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
+  const auto both = [norm]<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
+    return std::array{row_sum(norm, weights, anchor, n),
+                      row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
+  };
+  reduce_rows<true, 2>(batch, {now.rows, row_dots}, both, kNothingMore);
+  finish_norms(batch, norm, now);
+  finish_slopes(batch, ratio_from, which, norms, now, radii, row_dots, slopes);
 }
 
 void add_displacement(const Batch& batch, double factor) {
@@ -344,7 +421,8 @@ void add_displacement(const Batch& batch, double factor) {
 }  // namespace
 
 const Backend& cpu() {
-  static const Backend backend{distances, project, interpolate, slopes, add_displacement};
+  static const Backend backend{distances, project,        measure_and_project, interpolate,
+                               slopes,    measure_slopes, add_displacement};
   return backend;
 }
 

@@ -1,4 +1,5 @@
-// The kernels on CUDA: every call is one launch over all tensors, and none of them waits for the device.
+// The kernels on CUDA: every call is a launch over all tensors (measure_and_project: two), and none of them
+// waits for the device.
 //
 // A block takes one piece. Pointers travel in the launch's parameters, so nothing has to be copied, kept
 // alive or synchronised; a batch of more than kMaxTensors tensors takes one launch per kMaxTensors. The last
@@ -20,6 +21,8 @@ constexpr int kThreads = 256;
 // On one multiprocessor at a time. Many light blocks keep more loads in flight than few with unrolled loops:
 // while some reduce, others load (measured: docs/design.md).
 constexpr int kBlocks = 6;
+// Where a kernel's registers would not fit otherwise.
+constexpr int kFewerBlocks = 4;
 constexpr std::size_t kMaxTensors = 1024;
 
 template <class T>
@@ -142,15 +145,53 @@ __device__ double sum_over(const Group& group, double value) {
   return value;
 }
 
-/// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sum.
-/// term(displacement, third) is one element's contribution.
-template <bool kThird, bool kCopy, class Term>
+/// third ← base + factor · (weights − anchor) over a row (or a part of one), with base = anchor (a
+/// projection) or third (an addition). A projection's factor of 1 leaves the weights as they are. Returns
+/// whether all sums this thread made are finite.
+template <bool kAdd, int kVector, class W, class A, class T>
+__device__ bool write_row(const Group& group, const W* weights, const A* anchor, T* third, std::int64_t n,
+                          double exact) {
+  using C = Compute<W>;
+  const bool keep = !kAdd && exact == 1;
+  if (keep && static_cast<const void*>(third) == weights) {
+    return true;
+  }
+  const C factor = static_cast<C>(exact);
+  bool finite = true;
+  for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
+    const auto w = read<kVector>(weights + i);
+    const auto a = read<kVector>(anchor + i);
+    Vector<T, kVector> t{};
+    if constexpr (kAdd) {
+      t = read<kVector>(third + i);
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      const C from = static_cast<C>(a.at[j]);
+      const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
+      t.at[j] = keep ? static_cast<T>(w.at[j]) : static_cast<T>(value);
+      finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
+    }
+    *reinterpret_cast<Vector<T, kVector>*>(third + i) = t;
+  }
+  return finite;
+}
+
+/// What a reduction does with the third operand: nothing, reads it where there is one, copies the weights to
+/// it where there is one, or projects to it.
+enum class Use { kNone, kRead, kCopy, kProject };
+
+/// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
+/// term(displacement, third, totals) adds one element's contributions. kProject: a whole row is projected as
+/// soon as it is summed, with ratio_of(row of the piece, sum).
+template <Use kUse, int kSums, class Term, class RatioOfRow>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
-                            double* rows, Term term) {
+                            double* const (&rows)[kSums], Term term, RatioOfRow ratio_of) {
   const auto group = group_of(piece, tensor.layout.cols);
   const bool split = tensor.pieces_per_row > 1;
   const std::int64_t n = split ? piece.size : tensor.layout.cols;
-  with_types<kThird>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+  constexpr bool kNarrow = kUse == Use::kRead || kUse == Use::kProject;
+  with_types<kNarrow>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
     constexpr int kVector = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
     using T = std::remove_pointer_t<decltype(third)>;
@@ -158,36 +199,49 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
     // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
     for (int first = 0; first < piece.rows; first += group.step) {
       const int row = first + group.row;
-      double total = 0;
+      const std::int64_t at = row * n;
+      double totals[kSums] = {};
       if (row < piece.rows) {
-        const std::int64_t at = row * n;
         for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
           const auto w = read<kVector>(weights + at + i);
           const auto a = read<kVector>(anchor + at + i);
           Vector<T, kVector> t{};
-          if constexpr (kThird) {
-            t = read<kVector>(third + at + i);
+          if constexpr (kUse == Use::kRead) {
+            if (third != nullptr) t = read<kVector>(third + at + i);
           }
 #pragma unroll
           for (int j = 0; j < kVector; ++j) {
             const C delta = static_cast<C>(w.at[j]) - static_cast<C>(a.at[j]);
-            total += term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])));
+            term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])), totals);
           }
-          if constexpr (kCopy) {
+          if constexpr (kUse == Use::kCopy) {
             if (third != nullptr) *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
           }
         }
       }
-      total = sum_over(group, total);
-      if (group.lane == 0 && row < piece.rows) {
-        if (split) {
-          args.partials[index] = total;
-        } else {
-          rows[tensor.first_row + piece.row + row] = total;
+      for (int s = 0; s < kSums; ++s) {
+        totals[s] = sum_over(group, totals[s]);
+        if (group.lane == 0 && row < piece.rows) {
+          (split ? args.partials[index * kSums + s] : rows[s][tensor.first_row + piece.row + row]) =
+              totals[s];
+        }
+      }
+      if constexpr (kUse == Use::kProject) {
+        // From the cache: the group has just read all of it.
+        if (!split && row < piece.rows) {
+          write_row<false, kVector>(group, weights + at, anchor + at, third + at, n,
+                                    ratio_of(row, totals[0]));
         }
       }
     }
   });
+}
+
+template <Use kUse, int kSums, class Term>
+__device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
+                            double* const (&rows)[kSums], Term term) {
+  static_assert(kUse != Use::kProject);
+  reduce_rows<kUse>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
 }
 
 /// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
@@ -222,53 +276,43 @@ __device__ double block_reduce(double value, Combine combine) {
   return shared[0];
 }
 
-/// Puts the sums of rows that are longer than a piece together from their parts; all threads of the tensor's
-/// last block take part. Few rows are shared by the block, many are shared out.
-__device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* rows) {
+/// Puts the sums of rows that are longer than a piece together from their parts, of which a piece has kSums;
+/// all threads of the tensor's last block take part. Few rows are shared by the block, many are shared out.
+template <int kSums>
+__device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* const (&rows)[kSums]) {
   if (tensor.pieces_per_row == 1) {
     return;
   }
-  const double* parts = args.partials + tensor.first_piece;
-  if (tensor.layout.rows < kThreads / 8) {
-    for (std::int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row) {
-      double part = 0;
-      for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) {
-        part += __ldcg(parts + i);
+  for (int s = 0; s < kSums; ++s) {
+    const double* parts = args.partials + std::int64_t{tensor.first_piece} * kSums + s;
+    if (tensor.layout.rows < kThreads / 8) {
+      for (std::int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row * kSums) {
+        double part = 0;
+        for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) {
+          part += __ldcg(parts + i * kSums);
+        }
+        const double total = block_reduce(part, [](double a, double b) { return a + b; });
+        if (threadIdx.x == 0) {
+          rows[s][tensor.first_row + row] = total;
+        }
       }
-      const double total = block_reduce(part, [](double a, double b) { return a + b; });
-      if (threadIdx.x == 0) {
-        rows[tensor.first_row + row] = total;
+    } else {
+      for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+        double total = 0;
+        for (int i = 0; i < tensor.pieces_per_row; ++i) {
+          total += __ldcg(parts + (row * tensor.pieces_per_row + i) * kSums);
+        }
+        rows[s][tensor.first_row + row] = total;
       }
-    }
-  } else {
-    for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-      double total = 0;
-      for (int i = 0; i < tensor.pieces_per_row; ++i) {
-        total += __ldcg(parts + row * tensor.pieces_per_row + i);
-      }
-      rows[tensor.first_row + row] = total;
     }
   }
   __syncthreads();
 }
 
-template <bool kCopy>
-__global__ void __launch_bounds__(kThreads, kBlocks)
-    distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms) {
-  const int index = args.first_piece + static_cast<int>(blockIdx.x);
-  const Piece piece = args.pieces[index];
-  const TensorPlan tensor = args.plan[piece.tensor];
-  if (norm == RowNorm::kL2) {
-    reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
-                              [](double delta, double) { return delta * delta; });
-  } else {
-    reduce_rows<false, kCopy>(args, index, piece, tensor, norms.rows,
-                              [](double delta, double) { return fabs(delta); });
-  }
-  if (!last_of_tensor(args, piece, tensor)) {
-    return;
-  }
-  combine_parts(args, tensor, norms.rows);
+/// Distances of a tensor from its rows' sums, their extremes, and a report if one is not finite; for all
+/// threads of its last block.
+__device__ void finish_norms(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                             RowNorm norm, const Norms& norms) {
   double smallest = INFINITY;
   double largest = 0;
   double finite = 1;
@@ -290,6 +334,84 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       atomicMin(args.report, piece.tensor);
     }
   }
+  __syncthreads();
+}
+
+/// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
+/// element.
+template <class F>
+__device__ void with_norm(RowNorm norm, F f) {
+  if (norm == RowNorm::kL2) {
+    // Said, because a compiler may fuse it in one kernel and not in another.
+    f([](double delta, double& total) { total = fma(delta, delta, total); });
+  } else {
+    f([](double delta, double& total) { total += fabs(delta); });
+  }
+}
+
+__device__ double ratio_within(double radius, double norm) {
+  return norm > 0 ? fmin(1.0, radius / norm) : 0.0;
+}
+
+__device__ double radius_of(const Limits& limits, const TensorPlan& tensor, const Piece& piece, int row) {
+  const double radius = limits.radii[piece.tensor];
+  return limits.closest == nullptr ? radius
+                                   : fmax(radius, limits.closest[tensor.first_row + piece.row + row]);
+}
+
+/// kProject: whole rows are projected on the way, and `limits` says how far.
+template <Use kUse>
+__global__ void __launch_bounds__(kThreads, kUse == Use::kProject ? kFewerBlocks : kBlocks)
+    distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms, Limits limits) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  double* const rows[] = {norms.rows};
+  const bool clean = kUse == Use::kProject && *args.report == kAllFinite;
+  const auto ratio_of = [&](int row, double total) {
+    const double distance = norm == RowNorm::kL2 ? sqrt(total) : total;
+    return clean && isfinite(total) ? ratio_within(radius_of(limits, tensor, piece, row), distance) : 1.0;
+  };
+  with_norm(norm, [&](auto add) {
+    const auto term = [=](double delta, double, double(&totals)[1]) { add(delta, totals[0]); };
+    reduce_rows<kUse>(args, index, piece, tensor, rows, term, ratio_of);
+  });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_norms(args, piece, tensor, norm, norms);
+  }
+}
+
+/// Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `norms` says which
+/// rows count, `divisors` by what to divide.
+__device__ void finish_slopes(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                              RatioOf ratio_from, Rows which, const Norms& norms, const Norms& divisors,
+                              const double* radii, const double* row_dots, double* slopes) {
+  const double radius = radii[piece.tensor];
+  const auto norm_of = [&](const Norms& from, std::int64_t row) {
+    return ratio_from == RatioOf::kRow ? from.rows[tensor.first_row + row] : from.max[piece.tensor];
+  };
+  double total = 0;
+  double finite = 1;
+  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    const double dot = __ldcg(row_dots + tensor.first_row + row);
+    const double divisor = norm_of(divisors, row);
+    bool counts = divisor > 0;
+    if (which != Rows::kAll) {
+      const double norm = norm_of(norms, row);
+      counts = counts && norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
+    }
+    finite = isfinite(dot) ? finite : 0;
+    total += counts ? dot / divisor : 0.0;
+  }
+  total = block_reduce(total, [](double a, double b) { return a + b; });
+  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
+  if (threadIdx.x == 0) {
+    slopes[piece.tensor] = total;
+    if (finite == 0) {
+      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
+    }
+  }
 }
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
@@ -304,75 +426,53 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     }
     return;
   }
-  reduce_rows<true, false>(args, index, piece, tensor, row_dots,
-                           [](double delta, double gradient) { return gradient * delta; });
-  if (!last_of_tensor(args, piece, tensor)) {
-    return;
-  }
-  combine_parts(args, tensor, row_dots);
-  const double radius = radii[piece.tensor];
-  double total = 0;
-  double finite = 1;
-  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    const double dot = __ldcg(row_dots + tensor.first_row + row);
-    const double norm =
-        ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + row] : norms.max[piece.tensor];
-    const bool counts =
-        norm > 0 && (which == Rows::kAll || radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
-    finite = isfinite(dot) ? finite : 0;
-    total += counts ? dot / norm : 0.0;
-  }
-  total = block_reduce(total, [](double a, double b) { return a + b; });
-  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
-  if (threadIdx.x == 0) {
-    slopes[piece.tensor] = total;
-    if (finite == 0) {
-      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
-    }
+  double* const rows[] = {row_dots};
+  reduce_rows<Use::kRead>(
+      args, index, piece, tensor, rows,
+      [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_slopes(args, piece, tensor, ratio_from, which, norms, norms, radii, row_dots, slopes);
   }
 }
 
-/// third ← base + factor · (weights − anchor), row by row, with base = anchor (a projection) or third (an
-/// addition). factor_of(row of the piece) gives the factor; a projection's factor of 1 leaves the weights as
-/// they are. Returns whether all sums this thread made are finite.
+__global__ void __launch_bounds__(kThreads, kFewerBlocks)
+    measure_slopes_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
+                          Rows which, Norms norms, const double* radii, Norms now, double* row_dots,
+                          double* slopes) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  double* const rows[] = {now.rows, row_dots};
+  with_norm(norm, [&](auto add) {
+    const auto term = [=](double delta, double gradient, double(&totals)[2]) {
+      add(delta, totals[0]);
+      totals[1] += gradient * delta;
+    };
+    reduce_rows<Use::kRead>(args, index, piece, tensor, rows, term);
+  });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_norms(args, piece, tensor, norm, now);
+    finish_slopes(args, piece, tensor, ratio_from, which, norms, now, radii, row_dots, slopes);
+  }
+}
+
+/// write_row() over the rows of a piece; factor_of(row of the piece) gives the factor.
 template <bool kAdd, class FactorOf>
 __device__ bool update_rows(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
                             FactorOf factor_of) {
   const auto group = group_of(piece, tensor.layout.cols);
   const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
   bool finite = true;
-  const auto update = [&](auto* weights, auto* anchor, auto* third, auto vector) {
-    constexpr int kVector = decltype(vector)::value;
-    using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
-    using T = std::remove_pointer_t<decltype(third)>;
-    using C = Compute<W>;
+  with_types<!kAdd>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
     for (int row = group.row; row < piece.rows; row += group.step) {
-      const double exact = factor_of(row);
-      const bool keep = !kAdd && exact == 1;
-      if (keep && static_cast<const void*>(third) == weights) {
-        continue;
-      }
-      const C factor = static_cast<C>(exact);
       const std::int64_t at = row * n;
-      for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
-        const auto w = read<kVector>(weights + at + i);
-        const auto a = read<kVector>(anchor + at + i);
-        Vector<T, kVector> t{};
-        if constexpr (kAdd) {
-          t = read<kVector>(third + at + i);
-        }
-#pragma unroll
-        for (int j = 0; j < kVector; ++j) {
-          const C from = static_cast<C>(a.at[j]);
-          const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
-          t.at[j] = keep ? static_cast<T>(w.at[j]) : static_cast<T>(value);
-          finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
-        }
-        *reinterpret_cast<Vector<T, kVector>*>(third + at + i) = t;
-      }
+      finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, third + at, n,
+                                                        factor_of(row)) &&
+               finite;
     }
-  };
-  with_types<!kAdd>(args, tensor, piece, update);
+  });
   return finite;
 }
 
@@ -381,17 +481,20 @@ __device__ Piece piece_from_the_end(const Arguments& args) {
   return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
 }
 
+/// long_rows_only: those that are longer than a piece; the others are projected already.
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms,
-                   const double* radii) {
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms, Limits limits,
+                   bool long_rows_only) {
   const Piece piece = piece_from_the_end(args);
   const TensorPlan tensor = args.plan[piece.tensor];
+  if (long_rows_only && tensor.pieces_per_row == 1) {
+    return;
+  }
   const bool clean = *args.report == kAllFinite;
-  const double radius = radii[piece.tensor];
   update_rows<false>(args, piece, tensor, [&](int row) {
     const double norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
                                                     : norms.max[piece.tensor];
-    return !clean ? 1.0 : norm > 0 ? fmin(1.0, radius / norm) : 0.0;
+    return clean ? ratio_within(radius_of(limits, tensor, piece, row), norm) : 1.0;
   });
 }
 
@@ -412,12 +515,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-/// Launches `kernel` over all pieces of up to kMaxTensors tensors at a time.
+/// Launches `kernel` over all pieces of the tensors [begin, end), up to kMaxTensors at a time.
 template <class... Parameters, class... Values>
-void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values... values) {
+void launch_over(const Batch& batch, std::size_t begin, std::size_t end,
+                 void (*kernel)(Arguments, Parameters...), Values... values) {
   const auto& tensors = batch.plan->tensors;
-  for (std::size_t first = 0; first < tensors.size(); first += kMaxTensors) {
-    const auto count = std::min(kMaxTensors, tensors.size() - first);
+  for (std::size_t first = begin; first < end; first += kMaxTensors) {
+    const auto count = std::min(kMaxTensors, end - first);
     Arguments args{batch.tensors,
                    batch.pieces,
                    batch.partials,
@@ -440,15 +544,37 @@ void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values
   }
 }
 
+template <class... Parameters, class... Values>
+void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values... values) {
+  launch_over(batch, 0, batch.plan->tensors.size(), kernel, values...);
+}
+
 void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
   const auto* end = batch.operands + batch.plan->tensors.size();
   const bool copy =
       std::any_of(batch.operands, end, [](const Operands& each) { return each.third != nullptr; });
-  launch(batch, copy ? distances_kernel<true> : distances_kernel<false>, norm, norms);
+  launch(batch, copy ? distances_kernel<Use::kCopy> : distances_kernel<Use::kNone>, norm, norms, Limits());
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const double* radii) {
-  launch(batch, project_kernel, ratio_from, norms, radii);
+void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
+  launch(batch, project_kernel, ratio_from, norms, limits, false);
+}
+
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+                         const Limits& limits) {
+  if (ratio_from == RatioOf::kLargestRow) {
+    launch(batch, distances_kernel<Use::kNone>, norm, norms, Limits());
+    project(batch, ratio_from, norms, limits);
+    return;
+  }
+  launch(batch, distances_kernel<Use::kProject>, norm, norms, limits);
+  const auto& tensors = batch.plan->tensors;
+  const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
+  const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
+  const auto end = tensors.rend() - std::find_if(tensors.rbegin(), tensors.rend(), is_long);
+  if (first < end) {
+    launch_over(batch, first, end, project_kernel, ratio_from, norms, limits, true);
+  }
 }
 
 void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
@@ -458,12 +584,18 @@ void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& nor
   launch(batch, slopes_kernel, ratio_from, which, norms, radii, row_dots, slopes);
 }
 
+void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
+                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
+  launch(batch, measure_slopes_kernel, norm, ratio_from, which, norms, radii, now, row_dots, slopes);
+}
+
 void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }
 
 }  // namespace
 
 const Backend& cuda() {
-  static const Backend backend{distances, project, interpolate, slopes, add_displacement};
+  static const Backend backend{distances, project,        measure_and_project, interpolate,
+                               slopes,    measure_slopes, add_displacement};
   return backend;
 }
 

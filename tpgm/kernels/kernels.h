@@ -1,12 +1,12 @@
 // The arithmetic of the method over all constrained tensors at once: raw pointers in, no torch.
 //
-// A *plan* cuts the tensors into pieces once, from their shapes alone; the three reductions and two updates
-// below then run over the pieces. Partial sums are combined in the plan's order, never in the order in which
+// A *plan* cuts the tensors into pieces once, from their shapes alone; the reductions and updates below then
+// run over the pieces. Partial sums are combined in the plan's order, never in the order in which
 // threads or blocks happen to finish, so a result does not depend on the number of threads and two runs on
 // one device agree bit for bit.
 //
-// `Backend` is the seam between the CPU (the oracle) and CUDA (one launch per call, nothing synchronises).
-// A build without CUDA links no_cuda.cpp, whose `cuda()` throws.
+// `Backend` is the seam between the CPU (the oracle) and CUDA (a launch or two per call, nothing
+// synchronises). A build without CUDA links no_cuda.cpp, whose `cuda()` throws.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct Operands {
   const void* weights = nullptr;  // θ
   const void* anchor = nullptr;   // θ₀
   void* third = nullptr;          // the call's output, or the gradient; see each call
-  bool narrow = false;            // project(), slopes(): weights are float32, and `third` is bfloat16
+  bool narrow = false;            // projections and slopes: weights are float32, `third` is bfloat16
 };
 
 /// Runs body(begin, end) over [0, n) on as many threads as it likes.
@@ -77,7 +77,7 @@ struct Batch {
   const TensorPlan* tensors = nullptr;  // plan->tensors
   const Piece* pieces = nullptr;        // plan->pieces
   const Operands* operands = nullptr;   // one per tensor
-  double* partials = nullptr;           // one per piece
+  double* partials = nullptr;           // two per piece
   std::uint32_t* tickets = nullptr;     // one per tensor, zero before and after each call (CUDA)
   std::int32_t* report = nullptr;
   ParallelFor parallel_for;  // CPU
@@ -100,6 +100,12 @@ enum class RatioOf : std::uint8_t { kRow, kLargestRow };
 /// Which rows a slope sums: all; those with γ ≤ n_r; those with γ < n_r.
 enum class Rows : std::uint8_t { kAll, kAtOrBeyond, kBeyond };
 
+/// How far rows may be from the anchor.
+struct Limits {
+  const double* radii = nullptr;    // γ, one per tensor
+  const double* closest = nullptr;  // one per row, or null: the row comes no nearer, however small its radius
+};
+
 struct Backend {
   /// norms ← distances of `weights` from `anchor`. Where `third` is not null, it also receives a copy of the
   /// weights. Reports tensors whose distance is not finite.
@@ -108,7 +114,12 @@ struct Backend {
   /// third ← anchor + ratio · (weights − anchor). `third` may be `weights`. A row whose ratio is 1 keeps its
   /// weights bit for bit; one with n_r = 0 becomes the anchor. If the report is not clean, every ratio counts
   /// as 1.
-  void (*project)(const Batch&, RatioOf, const Norms&, const double* radii);
+  void (*project)(const Batch&, RatioOf, const Norms&, const Limits&);
+
+  /// norms ← distances, and the projection with them, in one call: two passes over the weights less where a
+  /// row has its own ratio and fits into a piece. A row that is not finite keeps its weights; others may
+  /// have been projected before it was seen.
+  void (*measure_and_project)(const Batch&, RowNorm, RatioOf, const Norms&, const Limits&);
 
   /// The projection with one given ratio per tensor, not limited to [0, 1].
   void (*interpolate)(const Batch&, const double* ratios);
@@ -119,6 +130,11 @@ struct Backend {
   void (*slopes)(const Batch&, RatioOf, Rows, const Norms&, const double* radii, double* row_dots,
                  double* slopes);
 
+  /// The same with the distances of the weights as they are, measured in the same pass into `now`; which rows
+  /// count is still for `norms` to say. Reports weights like distances() and gradients like slopes().
+  void (*measure_slopes)(const Batch&, RowNorm, RatioOf, Rows, const Norms& norms, const double* radii,
+                         const Norms& now, double* row_dots, double* slopes);
+
   /// third (a gradient) ← third + factor · (weights − anchor), unless the report is not clean. Reports
   /// gradients that are not finite afterwards; what they hold is then undefined.
   void (*add_displacement)(const Batch&, double factor);
@@ -127,8 +143,8 @@ struct Backend {
 const Backend& cpu();
 const Backend& cuda();
 
-/// Whether the kernels that replace LibTorch's (maps.h, transformer.h) were measured on GPUs like this one:
-/// compute capability 9.0 or later. False in a build without CUDA.
+/// Whether the kernels that replace LibTorch's (maps.h, products.h, transformer.h) were measured on GPUs like
+/// this one: compute capability 9.0 or later. False in a build without CUDA.
 bool tuned_for(int device);
 
 /// What the distance and the angle of two vectors are made of, summed in double.

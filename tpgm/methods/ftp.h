@@ -41,7 +41,12 @@ struct FtpOptions {
 /// before: no radius data, no extra forward or backward pass. Radii start at 1e-8, so the first step stays at
 /// the anchor.
 ///
-/// Memory: the anchor, and the weights before their last projection.
+/// Memory: the anchor. The displacement's direction is read off the projected weights, which are therefore
+/// kept 2^-16 of a row's norm (float64: 2^-45) away from it however small the radius. Weights of 16-bit types
+/// have no bits for that, and are kept a second time, as they were before their last projection.
+///
+/// On CUDA, where errors come a step late, weights that are not finite stay as they are, but others may have
+/// been projected in the same step.
 class Ftp final : public AnchoredMethod {
  public:
   using Options = FtpOptions;
@@ -51,14 +56,15 @@ class Ftp final : public AnchoredMethod {
 
   /// γ by name; empty before the first step.
   torch::OrderedDict<std::string, double> radii() const override;
-  /// γ / max n of the last step; see Tpgm::ratios().
+  /// γ / max n of the last step, which is what tensors were multiplied by where it is not smaller than what
+  /// is kept for the direction; see Tpgm::ratios().
   torch::OrderedDict<std::string, double> ratios() const override;
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   void check() override;
-  /// None before the radii have begun, and after an error, when nothing is held.
+  /// None before the radii have begun, and after an error.
   std::optional<StepPlan> next_step() const override;
   void replayed() override;
   NamedTensors state_dict() const override;
@@ -70,6 +76,8 @@ class Ftp final : public AnchoredMethod {
 
   FtpOptions options_;
   Radii radii_;
+  bool holds_;                        // the weights before their last projection
+  bool stepped_ = false;              // there was a step before, from which to learn
   std::optional<at::Tensor> slopes_;  // of the step under way
 };
 

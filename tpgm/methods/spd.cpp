@@ -19,10 +19,11 @@ Spd::Spd(torch::nn::Module& module, const NamedTensors& anchor, SpdOptions optio
 
 void Spd::before_step() {
   constraints_.poll();
-  constraints_.measure();
-  distance_before_ = constraints_.largest().clone();
   // The slope is ⟨g, Δ⟩ / n, of which only the sign matters; the radii do not, because all rows count.
-  astray_ = constraints_.slopes(constraints_.gradients(), distance_before_, kernels::Rows::kAll) > 0;
+  auto [slopes, distance] =
+      constraints_.measure_slopes(constraints_.gradients(), constraints_.largest(), kernels::Rows::kAll);
+  distance_before_ = std::move(distance);
+  astray_ = slopes > 0;
 }
 
 void Spd::after_step(const Closure&) {

@@ -66,7 +66,13 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
       constraints_.check();
     }
   };
-  constraints_.measure();
+  auto projected = radius_steps_ > 0 ? constraints_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
+  const bool at_once = radius_steps_ > 0 && radii_.known_before_measuring();
+  if (at_once) {
+    constraints_.measure_and_project_into(projected, radii_.values());
+  } else {
+    constraints_.measure();
+  }
   at::Tensor loss;
   try {
     check_if_waiting();
@@ -74,10 +80,10 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
       radii_.save_at_next_call();
     }
     radii_.prepare(constraints_.smallest(), constraints_.largest());
-    auto projected =
-        radius_steps_ > 0 ? constraints_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
     for (std::int64_t i = 0; i < radius_steps_; ++i) {
-      constraints_.project_into(projected, radii_.values());
+      if (i > 0 || !at_once) {
+        constraints_.project_into(projected, radii_.values());
+      }
       auto result = probe_.evaluate(radius_loss, constraints_.tensors(), projected);
       loss = std::move(result.loss);
       constraints_.expect_finite_loss(loss);
