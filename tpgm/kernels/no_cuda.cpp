@@ -4,6 +4,7 @@
 #include "tpgm/kernels/absorb.h"
 #include "tpgm/kernels/kernels.h"
 #include "tpgm/kernels/maps.h"
+#include "tpgm/kernels/products.h"
 #include "tpgm/kernels/radii.h"
 #include "tpgm/kernels/transformer.h"
 
@@ -23,6 +24,9 @@ const Backend& cuda() { refuse(); }
 const MapsBackend& maps_cuda() { refuse(); }
 const RadiiBackend& radii_cuda() { refuse(); }
 const TransformerBackend& transformer_cuda() { refuse(); }
+bool is_timed(const Product&) { refuse(); }
+void time_algorithms(const Product&, void*, void*) { refuse(); }
+void multiply(const Product&, Choice, void*, void*) { refuse(); }
 bool tuned_for(int) { return false; }
 
 }  // namespace tpgm::kernels

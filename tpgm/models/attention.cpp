@@ -6,6 +6,7 @@
 #include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/layers.h"
 #include "tpgm/models/precision.h"
+#include "tpgm/models/products.h"
 
 namespace tpgm {
 namespace {
@@ -35,7 +36,9 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
                              const at::Tensor& bias) {
     context->save_for_backward({x, weight});
     context->saved_data["bias"] = bias.scalar_type();
-    return at::linear(x, weight, bias.to(x.scalar_type())).chunk(3, -1);
+    return product(as_rows(x), weight.t(), bias.to(x.scalar_type()))
+        .view({x.size(0), x.size(1), weight.size(0)})
+        .chunk(3, -1);
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
@@ -48,11 +51,10 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
     for (int64_t i = 0; i < 3; ++i) {
       grads[i] = as_rows(grads[i]);
       const auto third = [&](const at::Tensor& all) { return all.narrow(0, i * width, width); };
-      if (grad_x.defined())
-        i == 0 ? at::mm_out(grad_x, grads[i], third(weight)) : grad_x.addmm_(grads[i], third(weight));
+      if (grad_x.defined()) product_into(grad_x, grads[i], third(weight), /*add=*/i > 0);
       if (grad_weight.defined()) {
         at::Tensor part = third(grad_weight);
-        at::mm_out(part, grads[i].t(), rows);
+        product_into(part, grads[i].t(), rows);
       }
     }
     if (context->needs_input_grad(2))

@@ -9,6 +9,7 @@
 #include "tpgm/models/absorbed_norms.h"
 #include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/precision.h"
+#include "tpgm/models/products.h"
 #include "tpgm/models/recompute.h"
 
 namespace tpgm {
@@ -157,7 +158,7 @@ at::Tensor Residual::normed(const LayerNorm& norm) {
   if (!fuses_stream(x_, branches)) return norm->forward(sum());
   at::Tensor branch, bias;
   if (input_.defined()) {
-    branch = at::linear(input_, autocasted(linear_->weight));
+    branch = linear_product(autocasted(input_), autocasted(linear_->weight));
     bias = linear_->bias;
     input_.reset();
   }

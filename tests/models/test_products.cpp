@@ -1,0 +1,116 @@
+// Matrix products against ATen's in double precision, however their operands lie.
+#include <ATen/Context.h>
+
+#include <random>
+
+#include "tests/support.h"
+#include "tpgm/models/products.h"
+
+namespace tpgm::testing {
+namespace {
+
+using at::Tensor;
+
+class Products : public OnDevice {
+ protected:
+  void TearDown() override { at::globalContext().setBenchmarkCuDNN(false); }
+
+  std::mt19937 random_{7};
+
+  int64_t one_of(const std::vector<int64_t>& choices) { return choices[random_() % choices.size()]; }
+
+  /// [rows, cols] as it lies by itself, transposed, as columns of something wider, or every second row.
+  Tensor matrix(int64_t rows, int64_t cols, at::ScalarType type) {
+    const auto make = [&](int64_t r, int64_t c) { return at::randn({r, c}).to(device(), type); };
+    switch (random_() % 5) {
+      case 0:
+        return make(cols, rows).t();
+      case 1:
+        return make(rows, 3 * cols).narrow(1, cols, cols);
+      case 2:
+        return make(2 * rows, cols).slice(0, 0, 2 * rows, 2);
+      default:
+        return make(rows, cols);
+    }
+  }
+
+  /// On the CPU it is all ATen's, whose bf16 dies where a virtual machine shows AMX and does not lend it.
+  std::vector<at::ScalarType> types() const {
+    return device().is_cuda() ? std::vector{at::kBFloat16, at::kFloat} : std::vector{at::kFloat};
+  }
+
+  static Tensor exact(const Tensor& x) { return x.detach().cpu().to(at::kDouble); }
+
+  /// Sums are in fp32 at least. The product is rounded once, and so is what something was added to.
+  static void expect_rounded(const char* what, const Tensor& actual, const Tensor& product,
+                             const Tensor& added, const Tensor& scale) {
+    SCOPED_TRACE(what);
+    const double unit = actual.scalar_type() == at::kBFloat16 ? 0x1p-8 : 0x1p-20;
+    const Tensor expected = product + added, away = (exact(actual) - expected).abs();
+    const Tensor limit = 1.01 * unit * (expected.abs() + (added != 0) * product.abs()) + 1e-5 * scale;
+    EXPECT_TRUE((away <= limit).all().item<bool>()) << "off by " << (away - limit).max().item<double>();
+  }
+};
+TPGM_ON_EVERY_DEVICE(Products);
+
+TEST_P(Products, AgreeWithAtenInDoublePrecision) {
+  for (const auto type : types()) {
+    for (int round = 0; round < 60; ++round) {
+      at::globalContext().setBenchmarkCuDNN(round % 2 == 0);  // chosen by timing, and not
+      const auto sizes = [&] { return one_of({1, 8, 24, 50, 64, 200, 768}); };
+      const int64_t rows = sizes(), cols = sizes(), inner = sizes();
+      SCOPED_TRACE(::testing::Message() << rows << " × " << inner << " × " << cols << ", round " << round);
+      const Tensor a = matrix(rows, inner, type), b = matrix(inner, cols, type);
+      const Tensor bias = at::randn({cols}).to(device(), type);
+      const Tensor expected = exact(a).mm(exact(b)), scale = exact(a).abs().mm(exact(b).abs());
+      const Tensor nothing = at::zeros_like(expected);
+      ASSERT_EQ(product(a, b).scalar_type(), type);
+      expect_rounded("product", product(a, b), expected, nothing, scale);
+      // ATen refuses some layouts with a bias.
+      expect_rounded("with a bias", product(a.contiguous(), b.contiguous(), bias), expected,
+                     exact(bias).expand_as(expected), scale);
+      Tensor out = matrix(rows, cols, type);
+      const Tensor held = exact(out);
+      product_into(out, a, b, /*add=*/true);
+      expect_rounded("added", out, expected, held, scale);
+      product_into(out, a, b);
+      expect_rounded("in place", out, expected, nothing, scale);
+    }
+  }
+}
+
+TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
+  for (const auto type : types()) {
+    const Tensor x = at::randn({5, 7, 48}).to(device(), type).requires_grad_();
+    const Tensor weight = at::randn({32, 48}).to(device(), type).requires_grad_();
+    for (const auto& dy :
+         {at::randn({5, 7, 32}).to(device(), type), at::randn({5, 32, 7}).to(device(), type).mT(),
+          at::randn({1}).to(device(), type).expand({5, 7, 32})}) {
+      const Tensor y = linear_product(x, weight);
+      x.mutable_grad().reset();
+      weight.mutable_grad().reset();
+      y.backward(dy);
+      const Tensor rows = exact(x).view({-1, 48}), d_rows = exact(dy).reshape({-1, 32});
+      const auto expect = [](const char* what, const Tensor& actual, const Tensor& a, const Tensor& b) {
+        const Tensor expected = a.mm(b);
+        expect_rounded(what, actual.reshape(expected.sizes()), expected, at::zeros_like(expected),
+                       a.abs().mm(b.abs()));
+      };
+      expect("forward", y, rows, exact(weight).t());
+      expect("x", x.grad(), d_rows, exact(weight));
+      expect("weight", weight.grad(), d_rows.t(), rows);
+    }
+  }
+}
+
+TEST_P(Products, OfShapesThatDoNotFitAreRefused) {
+  const auto type = types().front();
+  const auto make = [&](int64_t rows, int64_t cols) { return at::zeros({rows, cols}).to(device(), type); };
+  EXPECT_FALSE(error_of([&] { product(make(8, 16), make(8, 16)); }).empty());
+  EXPECT_FALSE(error_of([&] { product(make(8, 16), make(16, 8), make(1, 16).view({16})); }).empty());
+  Tensor out = make(16, 16);
+  EXPECT_FALSE(error_of([&] { product_into(out, make(8, 16), make(16, 8), /*add=*/true); }).empty());
+}
+
+}  // namespace
+}  // namespace tpgm::testing

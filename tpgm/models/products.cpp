@@ -1,0 +1,135 @@
+#include "tpgm/models/products.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "tpgm/core/stream.h"
+#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/products.h"
+
+namespace tpgm {
+namespace {
+
+using kernels::Product;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+constexpr int64_t kAligned = 8;  // elements, 16 bytes
+
+bool suits(const at::Tensor& x) {
+  return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
+}
+
+bool is_aligned(const at::Tensor& x) {
+  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+/// A matrix as kernels take it, or nothing if it does not lie so.
+std::optional<Product::Operand> operand(const at::Tensor& x) {
+  for (const bool transposed : {false, true}) {
+    const int64_t step = x.stride(transposed ? 0 : 1), stride = x.stride(transposed ? 1 : 0);
+    if (step == 1 && stride >= x.size(transposed ? 0 : 1) && stride % kAligned == 0 && is_aligned(x))
+      return Product::Operand{x.const_data_ptr(), stride, transposed};
+  }
+  return std::nullopt;
+}
+
+/// Nothing where ATen has to do it, or to say what is wrong.
+std::optional<Product> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  if (!suits(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
+      a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
+    return std::nullopt;
+  const auto left = operand(a), right = operand(b), result = operand(out);
+  if (!left || !right || !result || result->transposed) return std::nullopt;
+  Product product;
+  product.rows = a.size(0);
+  product.cols = b.size(1);
+  product.inner = a.size(1);
+  product.a = *left;
+  product.b = *right;
+  product.out = out.mutable_data_ptr();
+  product.stride = result->stride;
+  return product;
+}
+
+void multiply(const Product& product, const at::Tensor& out) {
+  const c10::DeviceGuard guard(out.device());
+  void* stream = current_stream(out.device());
+  // Not a tensor: in deterministic mode that would be filled.
+  const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kProductWorkspace);
+  // As with convolutions: what is chosen by timing may be another algorithm next time, and round otherwise.
+  const auto& context = at::globalContext();
+  const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms();
+  if (by_timing && !kernels::is_timed(product) && !capturing(out.device())) {
+    const at::Tensor scratch = at::empty_strided(out.sizes(), out.strides(), out.options());
+    Product trial = product;
+    trial.out = scratch.mutable_data_ptr();
+    kernels::time_algorithms(trial, workspace.get(), stream);
+  }
+  kernels::multiply(product, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
+                    stream);
+}
+
+struct LinearProduct : torch::autograd::Function<LinearProduct> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
+    context->save_for_backward({x, weight});
+    auto sizes = x.sizes().vec();
+    sizes.back() = weight.size(0);
+    return product(x.reshape({-1, x.size(-1)}), weight.t()).view(sizes);
+  }
+
+  static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "[tpgm] a linear layer in bf16 on CUDA cannot be differentiated twice (create_graph)");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor dy = grads[0].reshape({-1, grads[0].size(-1)});
+    at::Tensor dx, d_weight;
+    if (context->needs_input_grad(0)) dx = product(dy, weight).view(x.sizes());
+    if (context->needs_input_grad(1)) d_weight = product(dy.t(), x.reshape({-1, x.size(-1)}));
+    return {dx, d_weight};
+  }
+};
+
+}  // namespace
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (suits(a)) {
+    const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
+    auto product = product_of(out, a, b);
+    const bool plain = !bias.defined();
+    if (product && (plain || (bias.sizes() == at::IntArrayRef{b.size(1)} && bias.is_contiguous() &&
+                              bias.scalar_type() == a.scalar_type() && is_aligned(bias)))) {
+      if (!plain) product->bias = bias.const_data_ptr();
+      multiply(*product, out);
+      return out;
+    }
+  }
+  return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
+}
+
+void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (auto product = product_of(out, a, b)) {
+    product->add = add;
+    multiply(*product, out);
+    out.unsafeGetTensorImpl()->bump_version();
+  } else if (add) {
+    out.addmm_(a, b);
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
+  return suits(x) && x.scalar_type() == weight.scalar_type() ? LinearProduct::apply(x, weight)
+                                                             : at::linear(x, weight);
+}
+
+}  // namespace tpgm

@@ -1,0 +1,21 @@
+// Matrix products of models. In bf16 on a GPU like those that were measured they are kernels/products.h's,
+// chosen by timing where convolutions are (`benchmarkCuDNN` in LibTorch's context, and not
+// `deterministicAlgorithms`); elsewhere they are ATen's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace tpgm {
+
+/// a [rows, inner] · b [inner, cols], plus `bias` [cols] where it is defined; all of one type. Takes no
+/// gradient.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
+
+/// The same into `out` [rows, cols], or added to what it holds.
+void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add = false);
+
+/// x [..., in] · weightᵀ [in, out] for autograd; both of one type. Where it is not ATen's it cannot be
+/// differentiated twice.
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
+
+}  // namespace tpgm
