@@ -42,6 +42,7 @@ StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
   set_defaults(setting.config);
   setting.channels_last = options.channels_last.value_or(is_resnet(setting.config.family));
   setting.warmup = options.warmup.value_or(cuda ? 10 : 2);
+  setting.warmup_s = cuda && !options.warmup ? 2 : 0;
   setting.repeats = options.repeats.value_or(repeats);
   const auto model = make_model(setting, options);
   setting.image_size = model->backbone->image_size();

@@ -111,6 +111,7 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
                       {"classes", options.classes},
                       {"threads", at::get_num_threads()},
                       {"warmup", setting.warmup},
+                      {"warmup_s", setting.warmup_s},
                       {"repeats", setting.repeats},
                       {"turns", options.device.is_cpu()},
                       {"compile", options.compile},

@@ -30,7 +30,7 @@ struct StepOptions {
   bool amp = false;                     ///< bf16 autocast
   bool cuda_graph = true;               ///< as `tpgm train` has it
   std::optional<bool> channels_last;    ///< by default for ResNets, as those are faster with it
-  std::optional<std::int64_t> warmup;   ///< steps that do not count; by default 2, on CUDA 10
+  std::optional<std::int64_t> warmup;   ///< steps that do not count; by default 2, on CUDA 10 and 2 s
   std::optional<std::int64_t> repeats;  ///< by default 5, on CUDA and in measure_methods() 20
   std::string python;                   ///< an interpreter to run the rival; empty: ours alone
   std::filesystem::path rival;          ///< rivals/step.py
@@ -45,6 +45,7 @@ struct StepSetting {
   std::int64_t image_size = 0, channels = 0;
   bool channels_last = false;
   std::int64_t warmup = 0, repeats = 0;
+  double warmup_s = 0;  ///< at least so long
 };
 
 struct StepBatch {

@@ -76,6 +76,7 @@ Json as_json(const benchmarks::StepOptions& options, const StepSetting& setting)
           {"amp", options.amp},
           {"channels_last", setting.channels_last},
           {"warmup", setting.warmup},
+          {"warmup_s", setting.warmup_s},
           {"repeats", setting.repeats}};
 }
 
@@ -86,6 +87,10 @@ void print_setting(const StepArguments& args, const benchmarks::StepOptions& opt
              setting.image_size, args.device,
              args.device == "cpu" ? fmt::format(", {} threads", at::get_num_threads()) : "",
              options.amp ? "bf16 autocast" : "float32", setting.channels_last ? ", channels last" : "");
+}
+
+std::string waited(const benchmarks::StepSetting& setting) {
+  return setting.warmup_s > 0 ? fmt::format(" and {} s", setting.warmup_s) : "";
 }
 
 constexpr const char* kNoPython =
@@ -176,9 +181,9 @@ void print(const StepArguments& args, const StepReport& report) {
   }
 
   fmt::print(
-      "\nMedians of {} after {} that do not count, LibTorch {}. A step is forward, backward and AdamW, as\n"
+      "\nMedians of {} after {}{} that do not count, LibTorch {}. A step is forward, backward and AdamW, as\n"
       "'tpgm train' makes it{}.\n",
-      report.setting.repeats, report.setting.warmup, ours.torch,
+      report.setting.repeats, report.setting.warmup, waited(report.setting), ours.torch,
       ours.recorded ? ": replayed from a CUDA graph" : "");
   if (report.rivals.empty()) {
     fmt::print("{}\n", kNoPython);
@@ -301,12 +306,13 @@ void print(const StepArguments& args, const MethodsReport& report) {
 
   const bool cpu = args.device == "cpu";
   fmt::print(
-      "\nMedians of {} after {} that do not count, all from the same weights on the same images{}; LibTorch "
+      "\nMedians of {} after {}{} that do not count, all from the same weights on the same images{}; "
+      "LibTorch "
       "{}{}.\n"
       "×: the row's time over that one's. Beyond plain: memory without the radius batch, in copies of the "
       "weights "
       "in float32 ({:.0f} MiB){}.\n",
-      report.setting.repeats, report.setting.warmup, cpu ? ", taking turns" : "",
+      report.setting.repeats, report.setting.warmup, waited(report.setting), cpu ? ", taking turns" : "",
       report.ours.front().times.torch,
       report.rivals.empty() || report.rivals.front().torch.empty()
           ? ""
@@ -395,7 +401,8 @@ Run configure_bench_step(CLI::App& app) {
   app.add_option("--repeats", args->repeats,
                  "Steps to take the median of; default: 5, on cuda or with --compare 20")
       ->check(CLI::Range(1, 100000));
-  app.add_option("--warmup", args->warmup, "Steps before that do not count; default: 2, on cuda 10")
+  app.add_option("--warmup", args->warmup,
+                 "Steps before that do not count; default: 2, on cuda 10 and as many as 2 s take")
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,

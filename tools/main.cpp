@@ -3,11 +3,13 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <malloc.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -92,6 +94,12 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) 
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // A step frees gradients and activations, and the next one asks for them again. Given back to the system in
+  // between they would have to be cleared and mapped anew, page by page (measured: docs/design.md).
+  // A glibc that refuses so high a threshold is left alone: the second call by itself would do harm.
+  if (mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1) mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+#endif
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");
   app.set_version_flag("--version", version);
   app.option_defaults()->always_capture_default();

@@ -202,6 +202,13 @@ class Run:
     def warm_up(self):
         for _ in range(self.settings["warmup"]):
             self.work()
+        if not self.settings["warmup_s"]:
+            return
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < self.settings["warmup_s"]:
+            self.work()
+            torch.cuda.synchronize()
 
     def lap(self):
         begin = time.perf_counter()
