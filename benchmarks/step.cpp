@@ -21,14 +21,24 @@ namespace {
 
 using Work = std::function<void()>;
 
-/// What is timed, and its memory.
+/// What is timed, its memory, and what to call after each time.
 struct Runner {
   Work work;
   std::shared_ptr<MemoryMeter> meter;
+  Work done;
   std::vector<double> laps;
 
-  void call() { meter->call(work); }
+  void call() {
+    meter->call(work);
+    done();
+  }
 };
+
+/// For as many rows of steps.
+Work progress_of(const StepOptions& options, const StepSetting& setting, std::size_t rows) {
+  if (!options.progress) return [] {};
+  return options.progress(static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
+}
 
 void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   for (std::int64_t i = 0; i < setting.warmup; ++i) {
@@ -42,7 +52,7 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   for (double ms = 0; ms < 1e3 * setting.warmup_s;) {
     Marks marks(device);
     marks.add();
-    runner.call();
+    runner.meter->call(runner.work);
     marks.add();
     ms += marks.laps().front();
   }
@@ -83,9 +93,10 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
   times.torch = TORCH_VERSION;
   std::shared_ptr<Classifier> model;
   StepBatch batch;
+  const Work done = progress_of(options, setting, 2);
   {
     OurStep ours(options, setting, "ft", 0);
-    Runner runner{[&] { ours.step(); }, std::make_shared<MemoryMeter>(options.device), {}};
+    Runner runner{[&] { ours.step(); }, std::make_shared<MemoryMeter>(options.device), done, {}};
     time_one(runner, setting, options.device, rival);
     times.training_ms = median(runner.laps);
     times.training_peak = runner.meter->peak();
@@ -106,6 +117,7 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
                   logits = model->forward(batch.images);
                 },
                 std::make_shared<MemoryMeter>(options.device),
+                done,
                 {}};
   time_one(runner, setting, options.device, rival);
   times.inference_ms = median(runner.laps);
@@ -137,8 +149,8 @@ struct Runnable {
   Runner runner;
   std::unique_ptr<OurStep> ours;
 
-  Runnable(MethodRow& of, const StepOptions& options, const StepSetting& setting)
-      : row(&of), runner{[this] { ours->step(); }, std::make_shared<MemoryMeter>(options.device), {}} {
+  Runnable(MethodRow& of, const StepOptions& options, const StepSetting& setting, const Work& done)
+      : row(&of), runner{[this] { ours->step(); }, std::make_shared<MemoryMeter>(options.device), done, {}} {
     runner.meter->call(
         [&] { ours = std::make_unique<OurStep>(options, setting, row->method, row->radius_batch); });
   }
@@ -156,9 +168,10 @@ struct Runnable {
 
 void measure_one_by_one(std::vector<MethodRow>& rows, const StepOptions& options,
                         const StepSetting& setting) {
+  const Work done = progress_of(options, setting, rows.size());
   for (auto& row : rows) {
     attempt(row.times, [&] {
-      Runnable each(row, options, setting);
+      Runnable each(row, options, setting, done);
       time_alone(each.runner, setting, options.device);
       each.report();
     });
@@ -168,13 +181,14 @@ void measure_one_by_one(std::vector<MethodRow>& rows, const StepOptions& options
 
 void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, const StepSetting& setting,
                       Rival* rival) {
+  const Work done = progress_of(options, setting, rows.size());
   std::vector<std::unique_ptr<Runnable>> all;
   double most = 0;  // bytes of a row that is there already; the next takes as much, and what it keeps
   for (auto& row : rows) {
     attempt(row.times, [&] {
       TORCH_CHECK(available_memory() > most + 12.0 * static_cast<double>(setting.parameters),
                   "does not fit into memory beside the rows above; choose fewer with --methods");
-      auto each = std::make_unique<Runnable>(row, options, setting);
+      auto each = std::make_unique<Runnable>(row, options, setting, done);
       warm_up(each->runner, setting, options.device);
       most = std::max(most, each->runner.meter->peak().allocated_mib * (1 << 20));
       all.push_back(std::move(each));

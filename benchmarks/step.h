@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct StepOptions {
   std::filesystem::path rival;          ///< rivals/step.py
   bool compile = false;                 ///< time torch.compile too
   std::filesystem::path folder;         ///< for what the rival reads; removed in the end
+  /// Is told how many steps of ours there will be, and gives what to call after each.
+  std::function<std::function<void()>(std::int64_t steps)> progress;
 };
 
 /// The options with all that they leave open decided, the same for every row.

@@ -15,6 +15,7 @@
 #include "benchmarks/step.h"
 #include "benchmarks/train_loop.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
@@ -87,6 +88,19 @@ void print_setting(const StepArguments& args, const benchmarks::StepOptions& opt
              setting.image_size, args.device,
              args.device == "cpu" ? fmt::format(", {} threads", at::get_num_threads()) : "",
              options.amp ? "bf16 autocast" : "float32", setting.channels_last ? ", channels last" : "");
+}
+
+std::string steps_text(size_t count) { return fmt::format("{} steps", grouped(static_cast<int64_t>(count))); }
+
+/// measure(options), with a line that tells how far our steps are; it is gone when the report is printed.
+template <class Measure>
+auto with_progress(benchmarks::StepOptions options, Measure&& measure) {
+  std::optional<Progress> progress;
+  options.progress = [&](std::int64_t steps) {
+    progress.emplace("bench step", static_cast<size_t>(steps), steps_text);
+    return [&progress] { progress->add(1); };
+  };
+  return measure(options);
 }
 
 std::string waited(const benchmarks::StepSetting& setting) {
@@ -200,7 +214,7 @@ void print(const benchmarks::LoopTimes& loop) {
 }
 
 int measure_one(const StepArguments& args, const benchmarks::StepOptions& options) {
-  const auto report = benchmarks::measure_step(options);
+  const auto report = with_progress(options, benchmarks::measure_step);
   const auto loop = benchmarks::measure_loop(options, report.setting);
   if (args.json) {
     auto json = as_json(options, report.setting);
@@ -333,7 +347,9 @@ void print(const StepArguments& args, const MethodsReport& report) {
 }
 
 int measure_all(const StepArguments& args, const benchmarks::StepOptions& options) {
-  const auto report = benchmarks::measure_methods(options, args.methods);
+  const auto report = with_progress(options, [&](const benchmarks::StepOptions& watched) {
+    return benchmarks::measure_methods(watched, args.methods);
+  });
   if (args.json) {
     auto json = as_json(options, report.setting);
     json.update(as_json(report));

@@ -31,10 +31,12 @@ void Progress::add(size_t bytes) {
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done_) / seconds;
   const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
-  say(fmt::format("{}{}: {} of {} ({:.0f} %), {}/s, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
+  const auto speed =
+      rate >= 10 ? amount_text_(static_cast<size_t>(rate)) + "/s" : fmt::format("{:.2f} s each", 1 / rate);
+  say(fmt::format("{}{}: {} of {} ({:.0f} %), {}, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
                   amount_text_(done_), amount_text_(total_),
-                  100.0 * static_cast<double>(done_) / static_cast<double>(total_),
-                  amount_text_(static_cast<size_t>(rate)), left, terminal_ ? "\033[K" : "\n"));
+                  100.0 * static_cast<double>(done_) / static_cast<double>(total_), speed, left,
+                  terminal_ ? "\033[K" : "\n"));
   std::fflush(stderr);
   shown_ = true;
 }
