@@ -123,8 +123,8 @@ void Ftp::load_state_dict(const NamedTensors& state) {
     return *tensor;
   };
   std::vector<at::Tensor> held;
-  for (const auto& name : holds_&& stepped ? constraints_.names() : std::vector<std::string>()) {
-    held.push_back(find("unprojected." + name));
+  if (holds_ && stepped) {
+    for (const auto& name : constraints_.names()) held.push_back(find("unprojected." + name));
   }
   const auto distances = options_.mask() ? find("distances") : at::Tensor();
   TORCH_CHECK(!distances.defined() || distances.sizes() == constraints_.distances().sizes(),
