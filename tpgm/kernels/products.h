@@ -34,8 +34,8 @@ enum class Choice : std::uint8_t { kFirst, kFastest };
 /// Whether the fastest is known for products of this shape on the current device.
 bool is_timed(const Product& product);
 
-/// Times the algorithms that cuBLASLt proposes, and waits for the device. `out` is scratch then, as large as
-/// the product's.
+/// Times the algorithms that cuBLASLt proposes, with their options, and waits for the device. `out` is
+/// scratch then, as large as the product's.
 void time_algorithms(const Product& product, void* workspace, void* stream);
 
 /// One launch, two where an algorithm splits the inner dimension. kFastest is kFirst where nothing was timed.

@@ -22,6 +22,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 constexpr int64_t kAligned = 8;  // elements, 16 bytes
+// Multiply-adds of a product whose algorithm is worth a search of some ten ms: smaller ones take about as
+// long as their launch with any.
+constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
 bool suits(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
@@ -66,7 +69,8 @@ void multiply(const Product& product, const at::Tensor& out) {
   const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kProductWorkspace);
   // As with convolutions: what is chosen by timing may be another algorithm next time, and round otherwise.
   const auto& context = at::globalContext();
-  const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms();
+  const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms() &&
+                         product.rows * product.cols * product.inner >= kWorthTiming;
   if (by_timing && !kernels::is_timed(product) && !capturing(out.device())) {
     const at::Tensor scratch = at::empty_strided(out.sizes(), out.strides(), out.options());
     Product trial = product;
@@ -120,6 +124,8 @@ void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, boo
     product->add = add;
     multiply(*product, out);
     out.unsafeGetTensorImpl()->bump_version();
+  } else if (add && out.size(0) == 1) {
+    out.add_(at::mm(a, b));  // ATen's addmm_ fails on a row that has the strides of a column
   } else if (add) {
     out.addmm_(a, b);
   } else {
