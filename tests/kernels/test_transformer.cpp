@@ -178,8 +178,8 @@ Tensors activate_in_aten(Unit unit, const Tensor& narrow, const Tensor& dy) {
   return {y.detach(), dx, dx.sum(0)};
 }
 
-/// Of the parts of `packed` [rows, parts · cols], as they lie in it.
-Tensor column_sums_on(torch::Device device, const Tensor& packed, int parts) {
+/// Of the parts of `packed` [rows, parts · cols], as they lie in it; and the parts beside each other again.
+std::vector<Tensor> column_sums_on(torch::Device device, const Tensor& packed, int parts) {
   Memory memory(device);
   ColumnSums args;
   args.dtype = dtype_of(packed);
@@ -191,9 +191,10 @@ Tensor column_sums_on(torch::Device device, const Tensor& packed, int parts) {
     args.stride[i] = packed.size(1);
   }
   args.sums = memory.out({packed.size(1)}, sum_type(packed.scalar_type()));
+  args.beside = memory.out(packed.sizes(), packed.scalar_type());
   const auto& backend = backend_on(device);
   backend.column_sums(args, memory.scratch(backend.scratch_bytes(args.cols, parts)), nullptr);
-  return memory.results().front();
+  return memory.results();
 }
 
 const std::vector<std::pair<torch::ScalarType, torch::ScalarType>> kStreams{
@@ -215,8 +216,9 @@ TEST(Transformer, AgreesWithLibTorch) {
       }
       const Tensor packed = torch::randn({rows, 3 * cols}, torch::kDouble).to(branches);
       for (const int parts : {1, 3}) {
-        expect_close({column_sums_on(torch::kCPU, packed, parts)}, {packed.to(torch::kDouble).sum(0)},
-                     shape(rows, cols));
+        const auto results = column_sums_on(torch::kCPU, packed, parts);
+        expect_close({results[0]}, {packed.to(torch::kDouble).sum(0)}, shape(rows, cols));
+        EXPECT_TRUE(results[1].equal(packed)) << shape(rows, cols);
       }
       if (HasFailure()) return;
     }
@@ -254,8 +256,9 @@ TEST_F(TransformerCuda, AgreesWithTheCpu) {
       }
       const Tensor packed = torch::randn({rows, 3 * cols}).to(branches);
       for (const int parts : {1, 3}) {
-        expect_close({column_sums_on(torch::kCUDA, packed, parts)},
-                     {column_sums_on(torch::kCPU, packed, parts)}, shape(rows, cols), 1e-4);
+        const auto results = column_sums_on(torch::kCUDA, packed, parts);
+        expect_close({results[0]}, {column_sums_on(torch::kCPU, packed, parts)[0]}, shape(rows, cols), 1e-4);
+        EXPECT_TRUE(results[1].equal(packed)) << shape(rows, cols);
       }
       if (HasFailure()) return;
     }

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <optional>
 #include <set>
 
 #include "parity.h"
 #include "tests/models/trace.h"
 #include "tests/support.h"
+#include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/recompute.h"
 #include "tpgm/models/registry.h"
@@ -238,8 +240,12 @@ TEST(Attention, PackedProjectionHasTheGradientsOfThreeLinears) {
     auto wanted = attention->parameters();
     wanted.push_back(x);
     const auto expected = torch::autograd::grad({literal()}, wanted, {upstream});
-    const auto found = torch::autograd::grad({attention->forward(x, causal)}, wanted, {upstream});
-    expect_close(found, expected, 1e-12);
+    for (const bool stacked : {false, true}) {
+      std::optional<FuseOnCpu> fuse;
+      if (stacked) fuse.emplace();
+      const auto found = torch::autograd::grad({attention->forward(x, causal)}, wanted, {upstream});
+      expect_close(found, expected, 1e-12);
+    }
   }
 }
 

@@ -507,9 +507,12 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks)
       }
 #pragma unroll
       for (int k = 0; k < kColumnRows; ++k) {
-        if (first + k * walk.kWarps < args.rows) {
+        if (const auto row = first + k * walk.kWarps; row < args.rows) {
           float values[kVector<T>];
           unpack(read[k], values);
+          if (args.beside != nullptr) {
+            store(static_cast<T*>(args.beside) + (row * args.parts + part) * args.cols + walk.column, values);
+          }
 #pragma unroll
           for (int i = 0; i < kVector<T>; ++i) {
             sums[i] += values[i];

@@ -77,6 +77,7 @@ struct ColumnSums {
   const void* from[kMaxParts] = {};
   std::int64_t stride[kMaxParts] = {};  // elements from one row to the next
   void* sums = nullptr;                 // [parts · cols], float (kFloat64: double)
+  void* beside = nullptr;               // not null: [rows, parts · cols], gets the matrices themselves
 };
 
 struct TransformerBackend {

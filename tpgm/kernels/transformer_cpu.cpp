@@ -178,7 +178,11 @@ void column_sums(const ColumnSums& args, void*, void*) {
       for (std::int64_t i = 0; i < args.cols; ++i) {
         double total = 0;
         for (std::int64_t row = 0; row < args.rows; ++row) {
-          total += load<T>(args.from[part], row * args.stride[part] + i);
+          const auto value = load<T>(args.from[part], row * args.stride[part] + i);
+          total += value;
+          if (args.beside != nullptr) {
+            store<T>(args.beside, (row * args.parts + part) * args.cols + i, value);
+          }
         }
         store<Compute<T>>(args.sums, part * args.cols + i, static_cast<Compute<T>>(total));
       }

@@ -14,12 +14,19 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
+// Up to so many rows one matrix of three gradients is worth the writing: a third's products are too small for
+// a GPU then. Measured on an H200 with a width of 768, all in all: 213 µs and 166 with 12,608 rows, 637 and
+// more than that with 50,432.
+constexpr int64_t kFewRows = 16384;
+
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+bool fuses(at::TensorList parts) { return fuses_columns(parts[0], parts[0].scalar_type(), parts[0].size(1)); }
 
 // Of three matrices, one after the other.
 at::Tensor sums_over_rows(at::TensorList parts, at::ScalarType type) {
   const int64_t width = parts[0].size(1);
-  if (fuses_columns(parts[0], parts[0].scalar_type(), width)) return column_sums(parts).to(type);
+  if (fuses(parts)) return column_sums(parts).to(type);
   const at::Tensor sums = at::empty({3 * width}, parts[0].options().dtype(type));
   for (int64_t i = 0; i < 3; ++i) {
     at::Tensor part = sums.narrow(0, i * width, width);
@@ -30,7 +37,8 @@ at::Tensor sums_over_rows(at::TensorList parts, at::ScalarType type) {
 
 // x [batch, tokens, width] → queries, keys, values, each [batch, tokens, width] and a view of one product.
 // Autograd would stack the three gradients into one tensor first; here each goes into its own third of the
-// products, which costs no pass over the activations.
+// products, which costs no pass over the activations. Where rows are few they are stacked after all, in the
+// pass that sums them for the bias.
 struct PackedProjection : torch::autograd::Function<PackedProjection> {
   static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) {
@@ -44,12 +52,20 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
     const auto saved = context->get_saved_variables();
     const at::Tensor rows = as_rows(saved[0]), &weight = saved[1];
+    const auto bias_type = context->saved_data["bias"].toScalarType();
+    for (auto& each : grads) each = as_rows(each);
     at::Tensor grad_x, grad_weight, grad_bias;
+    if (context->needs_input_grad(2) && rows.size(0) <= kFewRows && fuses(grads)) {
+      const at::Tensor stacked = at::empty({rows.size(0), weight.size(0)}, grads[0].options());
+      grad_bias = column_sums(grads, stacked).to(bias_type);
+      if (context->needs_input_grad(0)) grad_x = product(stacked, weight).view_as(saved[0]);
+      if (context->needs_input_grad(1)) grad_weight = product(stacked.t(), rows);
+      return {grad_x, grad_weight, grad_bias};
+    }
     if (context->needs_input_grad(0)) grad_x = at::empty_like(rows);
     if (context->needs_input_grad(1)) grad_weight = at::empty_like(weight);
     const int64_t width = weight.size(0) / 3;
     for (int64_t i = 0; i < 3; ++i) {
-      grads[i] = as_rows(grads[i]);
       const auto third = [&](const at::Tensor& all) { return all.narrow(0, i * width, width); };
       if (grad_x.defined()) product_into(grad_x, grads[i], third(weight), /*add=*/i > 0);
       if (grad_weight.defined()) {
@@ -57,8 +73,7 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
         product_into(part, grads[i].t(), rows);
       }
     }
-    if (context->needs_input_grad(2))
-      grad_bias = sums_over_rows(grads, context->saved_data["bias"].toScalarType());
+    if (context->needs_input_grad(2)) grad_bias = sums_over_rows(grads, bias_type);
     return {grad_x.defined() ? grad_x.view_as(saved[0]) : grad_x, grad_weight, grad_bias};
   }
 };

@@ -206,7 +206,7 @@ at::Tensor linear_act(const at::Tensor& x, const at::Tensor& weight, const at::T
   return LinearAct::apply(x, weight, bias, static_cast<int64_t>(unit));
 }
 
-at::Tensor column_sums(at::TensorList parts) {
+at::Tensor column_sums(at::TensorList parts, const at::Tensor& beside) {
   const at::Tensor& first = parts.front();
   const c10::DeviceGuard guard(first.device());
   kernels::ColumnSums args;
@@ -228,6 +228,13 @@ at::Tensor column_sums(at::TensorList parts) {
   const at::Tensor sums =
       at::empty({args.parts * args.cols}, first.options().dtype(sum_type(first.scalar_type())));
   args.sums = out(sums);
+  if (beside.defined()) {
+    TORCH_CHECK(beside.sizes() == at::IntArrayRef({args.rows, args.parts * args.cols}) &&
+                    beside.is_contiguous() && beside.scalar_type() == first.scalar_type(),
+                "[column_sums] ", args.parts, " matrices of ", first.sizes(), " do not fit into one of ",
+                beside.sizes());
+    args.beside = out(beside);
+  }
   const at::Tensor scratch = scratch_for(first, args.cols, args.parts);
   backend_of(first).column_sums(args, out(scratch), current_stream(first.device()));
   return sums;

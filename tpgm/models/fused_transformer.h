@@ -44,7 +44,8 @@ at::Tensor linear_act(const at::Tensor& x, const at::Tensor& weight, const at::T
                       kernels::Unit unit);
 
 /// The sums over all rows of up to three matrices [rows, cols] of one type, one after the other: [parts ·
-/// cols] in fp32 (fp64 for fp64). Takes no gradient.
-at::Tensor column_sums(at::TensorList parts);
+/// cols] in fp32 (fp64 for fp64). `beside` [rows, parts · cols], where it is defined, gets the matrices
+/// themselves, one beside the other. Takes no gradient.
+at::Tensor column_sums(at::TensorList parts, const at::Tensor& beside = {});
 
 }  // namespace tpgm
