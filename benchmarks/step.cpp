@@ -40,16 +40,10 @@ Work progress_of(const StepOptions& options, const StepSetting& setting, std::si
   return options.progress(static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
-void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
-  for (std::int64_t i = 0; i < setting.warmup; ++i) {
-    runner.call();
-    // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
-    // the memory of a graph is taken when it is recorded.
-    if (i < 2) runner.meter->reset();
-  }
-  // A GPU that has rested clocks higher than one at work. It rests while a row is set up, and the shorter a
-  // row's steps are the more they would gain by that.
-  for (double ms = 0; ms < 1e3 * setting.warmup_s;) {
+/// A GPU that has rested, or done lighter work, clocks higher than one at work. It rests while a row is set
+/// up, and the shorter a row's steps are the more they would gain by that.
+void settle(Runner& runner, double seconds, c10::Device device) {
+  for (double ms = 0; ms < 1e3 * seconds;) {
     Marks marks(device);
     marks.add();
     runner.meter->call(runner.work);
@@ -58,19 +52,35 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   }
 }
 
-// On CUDA, where steps queue up.
-void time_alone(Runner& runner, const StepSetting& setting, c10::Device device) {
-  warm_up(runner, setting, device);
-  Marks marks(device);
-  marks.add();
-  for (std::int64_t i = 0; i < setting.repeats; ++i) {
+void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
+  for (std::int64_t i = 0; i < setting.warmup; ++i) {
     runner.call();
-    marks.add();
+    // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
+    // the memory of a graph is taken when it is recorded.
+    if (i < 2) runner.meter->reset();
   }
-  runner.laps = marks.laps();
+  settle(runner, setting.warmup_s, device);
 }
 
-// On the CPU, after the warm-up of all.
+/// On CUDA, where steps queue up, after the warm-up of all: in turns of many steps, each after a while in
+/// which the GPU's clock settles.
+void time_queued(const std::vector<Runner*>& runners, const StepSetting& setting, c10::Device device) {
+  constexpr std::int64_t kTurns = 4;
+  for (std::int64_t turn = 0; turn < kTurns; ++turn) {
+    for (auto* runner : runners) {
+      if (runners.size() > 1) settle(*runner, setting.warmup_s / kTurns, device);
+      Marks marks(device);
+      marks.add();
+      for (std::int64_t i = turn; i < setting.repeats; i += kTurns) {
+        runner->call();
+        marks.add();
+      }
+      for (const double lap : marks.laps()) runner->laps.push_back(lap);
+    }
+  }
+}
+
+/// On the CPU, after the warm-up of all.
 void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setting, Rival* rival) {
   for (std::int64_t i = 0; i < setting.repeats; ++i) {
     for (auto* runner : runners) runner->laps.push_back(host_ms([&] { runner->call(); }));
@@ -79,8 +89,8 @@ void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setti
 }
 
 void time_one(Runner& runner, const StepSetting& setting, c10::Device device, Rival* rival) {
-  if (!device.is_cpu()) return time_alone(runner, setting, device);
   warm_up(runner, setting, device);
+  if (!device.is_cpu()) return time_queued({&runner}, setting, device);
   if (rival) rival->wait_ready();
   time_in_turns({&runner}, setting, rival);
 }
@@ -148,6 +158,7 @@ struct Runnable {
   MethodRow* row;
   Runner runner;
   std::unique_ptr<OurStep> ours;
+  std::optional<PeakMemory> peak;
 
   Runnable(MethodRow& of, const StepOptions& options, const StepSetting& setting, const Work& done)
       : row(&of), runner{[this] { ours->step(); }, std::make_shared<MemoryMeter>(options.device), done, {}} {
@@ -157,22 +168,45 @@ struct Runnable {
   Runnable(const Runnable&) = delete;
   Runnable& operator=(const Runnable&) = delete;
 
+  /// What is measured of its memory counts up to here: on CUDA others come to the device now.
+  void close_meter() { peak = runner.meter->peak(); }
+
   void report() {
     row->times.training_ms = median(runner.laps);
-    row->times.training_peak = runner.meter->peak();
+    row->times.training_peak = peak.value_or(runner.meter->peak());
     row->times.losses = ours->losses();
     row->times.recorded = ours->recorded();
     row->times.radius_data_mib = ours->radius_data_mib();
   }
 };
 
-void measure_one_by_one(std::vector<MethodRow>& rows, const StepOptions& options,
-                        const StepSetting& setting) {
+/// Plain fine-tuning's steps between the row's: the clock of a GPU at work drifts by more than methods
+/// differ. Nothing if the device has no memory for both.
+std::optional<double> time_beside_plain(Runnable& each, const StepOptions& options,
+                                        const StepSetting& setting) {
+  MethodRow plain;
+  plain.method = "ft";
+  const bool fits = attempt(plain.times, [&] {
+    Runnable beside(plain, options, setting, [] {});
+    warm_up(beside.runner, setting, options.device);
+    time_queued({&beside.runner, &each.runner}, setting, options.device);
+    plain.times.training_ms = median(beside.runner.laps);
+  });
+  return fits ? std::optional(plain.times.training_ms) : std::nullopt;
+}
+
+void measure_on_cuda(std::vector<MethodRow>& rows, const StepOptions& options, const StepSetting& setting) {
   const Work done = progress_of(options, setting, rows.size());
   for (auto& row : rows) {
     attempt(row.times, [&] {
       Runnable each(row, options, setting, done);
-      time_alone(each.runner, setting, options.device);
+      warm_up(each.runner, setting, options.device);
+      each.close_meter();
+      if (row.method != "ft") row.times.plain_ms = time_beside_plain(each, options, setting);
+      if (!row.times.plain_ms) {
+        each.runner.laps.clear();
+        time_queued({&each.runner}, setting, options.device);
+      }
       each.report();
     });
     free_cache(options.device);
@@ -264,7 +298,7 @@ MethodsReport measure_methods(const StepOptions& options, const std::vector<std:
   if (cpu) {
     measure_in_turns(report.ours, options, report.setting, turns ? &*rival : nullptr);
   } else {
-    measure_one_by_one(report.ours, options, report.setting);
+    measure_on_cuda(report.ours, options, report.setting);
   }
   if (turns) attempt(failed, [&] { report.rivals = rival->finish(); });
   if (!failed.error.empty()) report.rivals = {failed};

@@ -64,6 +64,7 @@ struct StepTimes {
   std::string error;      ///< why there are none, in one line
   bool recorded = false;  ///< in a CUDA graph, of ours
   double training_ms = 0, inference_ms = 0;
+  std::optional<double> plain_ms;  ///< of plain fine-tuning's training steps between this row's
   PeakMemory training_peak, inference_peak;
   double radius_data_mib = 0;  ///< of it, the radius batch and its copy for the CUDA graph
   /// Of every training step, those of the warm-up included.
@@ -98,7 +99,8 @@ struct MethodsReport {
 
 /// Plain fine-tuning and each of `methods`, all from the same weights on the same images and in one run;
 /// tpgm, which learns its radii in every step, with a radius batch of a quarter of the images and one of all.
-/// Times are taken as in measure_step(); on the CPU all rows take turns. A row that cannot run has an error.
+/// On the CPU all rows take turns. On CUDA the rival goes first, and each row takes turns with plain
+/// fine-tuning where the device has memory for both. A row that cannot run has an error.
 MethodsReport measure_methods(const StepOptions& options, const std::vector<std::string>& methods);
 
 /// The steps of the warm-up with a method, and one more that a profiler sees (ProfilerRange).

@@ -246,8 +246,12 @@ struct Bases {
     }
     if (report.ours.front().times.error.empty()) plain = &report.ours.front().times;
   }
-  std::optional<double> of(const StepTimes* base, const StepTimes& times) const {
-    return base ? std::optional(times.training_ms / base->training_ms) : std::nullopt;
+  std::optional<double> of_rival(const StepTimes& times) const {
+    return rival ? std::optional(times.training_ms / rival->training_ms) : std::nullopt;
+  }
+  std::optional<double> of_plain(const StepTimes& times) const {
+    if (times.plain_ms) return times.training_ms / *times.plain_ms;
+    return plain ? std::optional(times.training_ms / plain->training_ms) : std::nullopt;
   }
   /// Memory that plain fine-tuning does not take, without the radius data, in copies of the weights.
   std::optional<double> beyond(const StepTimes& times) const {
@@ -266,8 +270,9 @@ Json as_json(const StepTimes& times, const Bases& bases, bool ours) {
     return json;
   }
   json["ms"] = times.training_ms;
-  if (const auto ratio = bases.of(bases.rival, times)) json["of_rival"] = *ratio;
-  if (const auto ratio = bases.of(bases.plain, times)) json["of_plain"] = *ratio;
+  if (const auto ratio = bases.of_rival(times)) json["of_rival"] = *ratio;
+  if (const auto ratio = bases.of_plain(times)) json["of_plain"] = *ratio;
+  if (times.plain_ms) json["plain_ms"] = *times.plain_ms;
   if (times.training_peak.allocated_mib > 0) json["peak_mib"] = times.training_peak.allocated_mib;
   if (times.training_peak.reserved_mib > 0) json["reserved_mib"] = times.training_peak.reserved_mib;
   if (const auto beyond = bases.beyond(times); beyond && ours) json["copies_beyond_plain"] = *beyond;
@@ -311,7 +316,7 @@ void print(const StepArguments& args, const MethodsReport& report) {
     }
     const double peak = times.training_peak.allocated_mib;
     fmt::print("{:<34}{:>10.2f}{:>11}{:>9}{:>10}{:>14}{:>15.5f}\n", name, times.training_ms,
-               number(bases.of(bases.rival, times), 2), number(bases.of(bases.plain, times), 2),
+               number(bases.of_rival(times), 2), number(bases.of_plain(times), 2),
                number(peak > 0 ? std::optional(peak) : std::nullopt, 0),
                ours ? number(bases.beyond(times), 2) : "", bases.loss(times));
   };
@@ -323,7 +328,7 @@ void print(const StepArguments& args, const MethodsReport& report) {
       "\nMedians of {} after {}{} that do not count, all from the same weights on the same images{}; "
       "LibTorch "
       "{}{}.\n"
-      "×: the row's time over that one's. Beyond plain: memory without the radius batch, in copies of the "
+      "×: the row's time over that one's{}. Beyond plain: memory without the radius batch, in copies of the "
       "weights "
       "in float32 ({:.0f} MiB){}.\n",
       report.setting.repeats, report.setting.warmup, waited(report.setting), cpu ? ", taking turns" : "",
@@ -331,11 +336,18 @@ void print(const StepArguments& args, const MethodsReport& report) {
       report.rivals.empty() || report.rivals.front().torch.empty()
           ? ""
           : fmt::format(", Python's torch {}", report.rivals.front().torch),
-      bases.weights_mib, cpu ? "; of ours alone" : "");
+      cpu ? "" : "; of plain, in steps between the row's own", bases.weights_mib,
+      cpu ? "; of ours alone" : "");
   if (!cpu) {
-    std::vector<std::string> launched;
+    std::vector<std::string> launched, alone;
     for (const auto& each : report.ours) {
-      if (each.times.error.empty() && !each.times.recorded) launched.push_back(each.times.name);
+      if (!each.times.error.empty()) continue;
+      if (!each.times.recorded) launched.push_back(each.times.name);
+      if (each.method != "ft" && !each.times.plain_ms) alone.push_back(each.times.name);
+    }
+    if (!alone.empty()) {
+      fmt::print("× plain of the row above, as the device has no memory for two: {}.\n",
+                 fmt::join(alone, "; "));
     }
     if (launched.empty()) {
       fmt::print("Ours are replayed from CUDA graphs, as 'tpgm train' does.\n");
