@@ -53,8 +53,9 @@ void settle(Runner& runner, double seconds, c10::Device device) {
 }
 
 void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
-  for (std::int64_t i = 0; i < setting.warmup; ++i) {
-    runner.call();
+  constexpr std::int64_t kUntilRecorded = 6;  // steps, with TPGM; before that memory is not what it will be
+  for (std::int64_t i = 0; i < setting.warmup || (!device.is_cpu() && i < kUntilRecorded); ++i) {
+    i < setting.warmup ? runner.call() : runner.meter->call(runner.work);
     // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
     // the memory of a graph is taken when it is recorded.
     if (i < 2) runner.meter->reset();
@@ -65,13 +66,14 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
 /// On CUDA, where steps queue up, after the warm-up of all: in turns of many steps, each after a while in
 /// which the GPU's clock settles.
 void time_queued(const std::vector<Runner*>& runners, const StepSetting& setting, c10::Device device) {
-  constexpr std::int64_t kTurns = 4;
-  for (std::int64_t turn = 0; turn < kTurns; ++turn) {
+  const std::int64_t turns = runners.size() > 1 ? std::min<std::int64_t>(4, setting.repeats) : 1;
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
     for (auto* runner : runners) {
-      if (runners.size() > 1) settle(*runner, setting.warmup_s / kTurns, device);
+      if (turns > 1) settle(*runner, setting.warmup_s / static_cast<double>(turns), device);
+      runner->meter->call(runner->work);  // the first that counts is launched while this one runs
       Marks marks(device);
       marks.add();
-      for (std::int64_t i = turn; i < setting.repeats; i += kTurns) {
+      for (std::int64_t i = turn; i < setting.repeats; i += turns) {
         runner->call();
         marks.add();
       }
@@ -186,24 +188,28 @@ std::optional<double> time_beside_plain(Runnable& each, const StepOptions& optio
                                         const StepSetting& setting) {
   MethodRow plain;
   plain.method = "ft";
-  const bool fits = attempt(plain.times, [&] {
-    Runnable beside(plain, options, setting, [] {});
+  try {
+    Runnable beside(plain, options, setting, each.runner.done);
     warm_up(beside.runner, setting, options.device);
     time_queued({&beside.runner, &each.runner}, setting, options.device);
-    plain.times.training_ms = median(beside.runner.laps);
-  });
-  return fits ? std::optional(plain.times.training_ms) : std::nullopt;
+    return median(beside.runner.laps);
+  } catch (const c10::OutOfMemoryError&) {
+    return std::nullopt;
+  }
 }
 
 void measure_on_cuda(std::vector<MethodRow>& rows, const StepOptions& options, const StepSetting& setting) {
-  const Work done = progress_of(options, setting, rows.size());
+  const Work done = progress_of(options, setting, 2 * rows.size() - 1);
   for (auto& row : rows) {
     attempt(row.times, [&] {
       Runnable each(row, options, setting, done);
       warm_up(each.runner, setting, options.device);
-      each.close_meter();
-      if (row.method != "ft") row.times.plain_ms = time_beside_plain(each, options, setting);
+      if (row.method != "ft") {
+        each.close_meter();
+        row.times.plain_ms = time_beside_plain(each, options, setting);
+      }
       if (!row.times.plain_ms) {
+        free_cache(options.device);
         each.runner.laps.clear();
         time_queued({&each.runner}, setting, options.device);
       }

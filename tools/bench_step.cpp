@@ -324,6 +324,8 @@ void print(const StepArguments& args, const MethodsReport& report) {
   for (const auto& each : report.ours) row("tpgm: " + each.times.name, each.times, true);
 
   const bool cpu = args.device == "cpu";
+  const bool beside = std::any_of(report.ours.begin(), report.ours.end(),
+                                  [](const MethodRow& each) { return each.times.plain_ms.has_value(); });
   fmt::print(
       "\nMedians of {} after {}{} that do not count, all from the same weights on the same images{}; "
       "LibTorch "
@@ -336,7 +338,7 @@ void print(const StepArguments& args, const MethodsReport& report) {
       report.rivals.empty() || report.rivals.front().torch.empty()
           ? ""
           : fmt::format(", Python's torch {}", report.rivals.front().torch),
-      cpu ? "" : "; of plain, in steps between the row's own", bases.weights_mib,
+      beside ? "; plain's is taken in turns with each method" : "", bases.weights_mib,
       cpu ? "; of ours alone" : "");
   if (!cpu) {
     std::vector<std::string> launched, alone;
@@ -345,9 +347,8 @@ void print(const StepArguments& args, const MethodsReport& report) {
       if (!each.times.recorded) launched.push_back(each.times.name);
       if (each.method != "ft" && !each.times.plain_ms) alone.push_back(each.times.name);
     }
-    if (!alone.empty()) {
-      fmt::print("× plain of the row above, as the device has no memory for two: {}.\n",
-                 fmt::join(alone, "; "));
+    if (!alone.empty() && bases.plain) {
+      fmt::print("Over the row 'plain', as the device has no memory for two: {}.\n", fmt::join(alone, "; "));
     }
     if (launched.empty()) {
       fmt::print("Ours are replayed from CUDA graphs, as 'tpgm train' does.\n");

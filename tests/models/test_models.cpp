@@ -249,6 +249,15 @@ TEST(Attention, PackedProjectionHasTheGradientsOfThreeLinears) {
   }
 }
 
+TEST(Attention, RefusesASecondDerivative) {
+  Attention attention(24, 3);
+  const at::Tensor x = at::zeros({2, 5, 24}).requires_grad_();
+  const at::Tensor loss = attention->forward(x, /*causal=*/false).sum();
+  const auto error =
+      error_of([&] { torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true); });
+  EXPECT_NE(error.find("twice"), std::string::npos) << error;
+}
+
 TEST(Blocks, EveryParameterIsInExactlyOne) {
   for (const auto& model : kSmallModels) {
     SCOPED_TRACE(model);

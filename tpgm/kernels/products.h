@@ -1,6 +1,6 @@
-// Matrix products in bf16 on CUDA by cuBLASLt, each shape with the algorithm that was the fastest when it was
-// first seen: cuBLASLt's own first choice takes up to a fifth longer.
-// Raw pointers in, no torch. The twin on the CPU is ATen's product.
+// Matrix products in bf16 on CUDA by cuBLASLt, each shape with its first choice or with the algorithm that
+// was the fastest when the shape was first seen: the first takes up to a fifth longer. Raw pointers in, no
+// torch. The twin on the CPU is ATen's product.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,9 @@ enum class Choice : std::uint8_t { kFirst, kFastest };
 /// Whether the fastest is known for products of this shape on the current device.
 bool is_timed(const Product& product);
 
-/// Times the algorithms that cuBLASLt proposes, with their options, and waits for the device. `out` is
-/// scratch then, as large as the product's.
+/// Times the algorithms that cuBLASLt proposes, with their options, and waits for the device. It records CUDA
+/// graphs on a stream of its own meanwhile, and nobody may synchronize the whole device. `out` is scratch
+/// then, as large as the product's.
 void time_algorithms(const Product& product, void* workspace, void* stream);
 
 /// One launch, two where an algorithm splits the inner dimension. kFastest is kFirst where nothing was timed.

@@ -22,8 +22,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 constexpr int64_t kAligned = 8;  // elements, 16 bytes
-// Multiply-adds of a product whose algorithm is worth a search of some ten ms: smaller ones take about as
-// long as their launch with any.
+// Multiply-adds of a product whose algorithm is worth a search, which takes as long as some hundreds of the
+// product: smaller ones take about as long as their launch with any.
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
 bool suits(const at::Tensor& x) {
@@ -124,8 +124,6 @@ void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, boo
     product->add = add;
     multiply(*product, out);
     out.unsafeGetTensorImpl()->bump_version();
-  } else if (add && out.size(0) == 1) {
-    out.add_(at::mm(a, b));  // ATen's addmm_ fails on a row that has the strides of a column
   } else if (add) {
     out.addmm_(a, b);
   } else {

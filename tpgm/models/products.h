@@ -1,6 +1,6 @@
 // Matrix products of models. In bf16 on a GPU like those that were measured they are kernels/products.h's,
-// chosen by timing where convolutions are (`benchmarkCuDNN` in LibTorch's context, and not
-// `deterministicAlgorithms`); elsewhere they are ATen's.
+// chosen by timing where they are large and convolutions are too (`benchmarkCuDNN` in LibTorch's context, and
+// not `deterministicAlgorithms`); elsewhere they are ATen's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
