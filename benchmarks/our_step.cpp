@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <torch/cuda.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tpgm/methods/registry.h"
@@ -41,7 +42,8 @@ StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
   setting.config = options.model;
   set_defaults(setting.config);
   setting.channels_last = options.channels_last.value_or(is_resnet(setting.config.family));
-  setting.warmup = options.warmup.value_or(cuda ? 10 : 2);
+  constexpr std::int64_t kUntilRecorded = 6;  // steps, with TPGM: before that memory is not what it will be
+  setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilRecorded : 0);
   setting.warmup_s = cuda && !options.warmup ? 2 : 0;
   setting.repeats = options.repeats.value_or(repeats);
   const auto model = make_model(setting, options);

@@ -53,9 +53,8 @@ void settle(Runner& runner, double seconds, c10::Device device) {
 }
 
 void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
-  constexpr std::int64_t kUntilRecorded = 6;  // steps, with TPGM; before that memory is not what it will be
-  for (std::int64_t i = 0; i < setting.warmup || (!device.is_cpu() && i < kUntilRecorded); ++i) {
-    i < setting.warmup ? runner.call() : runner.meter->call(runner.work);
+  for (std::int64_t i = 0; i < setting.warmup; ++i) {
+    runner.call();
     // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
     // the memory of a graph is taken when it is recorded.
     if (i < 2) runner.meter->reset();

@@ -430,8 +430,9 @@ Run configure_bench_step(CLI::App& app) {
   app.add_option("--repeats", args->repeats,
                  "Steps to take the median of; default: 5, on cuda or with --compare 20")
       ->check(CLI::Range(1, 100000));
-  app.add_option("--warmup", args->warmup,
-                 "Steps before that do not count; default: 2, on cuda 10 and as many as 2 s take")
+  app.add_option(
+         "--warmup", args->warmup,
+         "Steps before that do not count; default: 2, on cuda 10 and as many as 2 s take; 6 at least there")
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,

@@ -22,8 +22,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 constexpr int64_t kAligned = 8;  // elements, 16 bytes
-// Multiply-adds of a product whose algorithm is worth a search, which takes as long as some hundreds of the
-// product: smaller ones take about as long as their launch with any.
+// Multiply-adds of a product whose algorithm is worth a search, in which it runs some hundreds of times. What
+// is smaller has little to gain beside its launch (a guess; no product below was timed).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
 bool suits(const at::Tensor& x) {
