@@ -175,6 +175,14 @@ TEST_P(Models, RecomputingRunsTwiceAndServesEveryKindOfGradient) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST_P(Models, RecomputingIsNotDifferentiatedTwice) {
+  const at::Tensor x = at::randn({2, 4}, device()).requires_grad_();
+  const at::Tensor loss = recomputed([](const at::Tensor& input) { return input.sin(); }, x, {}).sum();
+  const std::string error =
+      error_of([&] { torch::autograd::grad({loss}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true); });
+  EXPECT_NE(error.find("differentiated twice"), std::string::npos) << error;
+}
+
 TEST_P(Models, EvaluationFoldsBatchNormAndLeavesItAlone) {
   for (const auto& model : kSmallModels) {
     SCOPED_TRACE(model);

@@ -7,6 +7,7 @@
 #include "model_files.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/tpgm.h"
+#include "tpgm/train/step.h"
 
 namespace tpgm::testing {
 namespace {
@@ -109,6 +110,54 @@ TEST_F(Script, MayHaveAHeadOfItsOwn) {
   const auto fresh = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
   const auto loaded = load_classifier(model, file("tuned.safetensors"), fresh);
   EXPECT_EQ(loaded.model->backbone->parameters()[0].item<float>(), 7);
+}
+
+TEST_F(Script, BatchNormsThatAreFrozenStayAsTheyAre) {
+  const auto script = std::make_shared<ScriptBackbone>("script:" + golden() + ":image_size=64");
+  for (const auto& item : script->named_parameters()) {
+    auto parameter = item.value();
+    parameter.set_requires_grad(!item.key().starts_with("layer1."));
+  }
+  // Which statistics a forward pass moves: of bn1, which trains, and of a frozen one.
+  const auto moved = [&] {
+    const auto buffers = script->named_buffers();
+    std::vector<bool> result;
+    std::vector<at::Tensor> before;
+    const std::vector<std::string> names = {"bn1.running_mean", "layer1.0.bn1.running_mean"};
+    for (const auto& name : names) before.push_back(buffers[name].clone());
+    script->forward(at::randn({2, 3, 64, 64}));
+    for (size_t i = 0; i < names.size(); ++i) result.push_back(!buffers[names[i]].equal(before[i]));
+    return result;
+  };
+  train_mode(*script);
+  EXPECT_EQ(moved(), (std::vector<bool>{true, false}));
+  script->eval();
+  EXPECT_EQ(moved(), (std::vector<bool>{false, false}));
+  script->train();
+  EXPECT_EQ(moved(), (std::vector<bool>{true, true}));
+}
+
+// It has no parameters, so only the script knows it.
+TEST_F(Script, DropoutFollowsItsOwner) {
+  torch::jit::Module drop("D"), block("B"), module("M");
+  drop.register_attribute("training", c10::BoolType::get(), true);
+  drop.define("def forward(self, x):\n    return torch.dropout(x, 0.5, self.training)\n");
+  block.register_parameter("scale", at::ones({1}), false);
+  block.register_module("drop", drop);
+  block.define("def forward(self, x):\n    return self.drop.forward(x) * self.scale\n");
+  module.register_module("block", block);
+  module.define("def forward(self, x):\n    return self.block.forward(x.flatten(1))\n");
+  module.save(file("drop.pt"));
+  ScriptBackbone script("script:" + file("drop.pt").string() + ":image_size=8");
+  const at::Tensor images = at::ones({1, 3, 8, 8});
+  const auto drops = [&] { return script.forward(images).eq(0).any().item<bool>(); };
+  EXPECT_TRUE(drops());
+  script.eval();
+  EXPECT_FALSE(drops());
+  script.train();
+  EXPECT_TRUE(drops());
+  script.children()[0]->eval();
+  EXPECT_FALSE(drops());
 }
 
 TEST_F(Script, MovesWithItsOwner) {

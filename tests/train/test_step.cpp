@@ -597,5 +597,46 @@ TEST_P(Step, ForgetsWhatIsSkipped) {
     EXPECT_TRUE(at::equal(item.value(), expected[item.key()])) << item.key();
 }
 
+// Some of a step's batches may not be readable: the mean is over those that were.
+TEST_P(Step, AveragesTheBatchesThatRan) {
+  Training whole("sgd", "vit", device()), short_of_one("sgd", "vit", device());
+  const auto batches = [](Training& run, int64_t n) {
+    run.step =
+        std::make_unique<TrainingStep>(*run.model, *run.method, *run.optimizer, StepOptions().batches(n));
+  };
+  batches(whole, 2);
+  batches(short_of_one, 3);
+  for (int64_t i = 0; i < 4; ++i) {
+    if (i == 2) {
+      short_of_one.backward(i, 30);
+      short_of_one.step->skip();
+    }
+    for (const auto* run : {&whole, &short_of_one}) {
+      run->backward(i, 2 * i);
+      run->backward(i, 2 * i + 1);
+      run->step->update(0.05);
+    }
+  }
+  const auto expected = values_of(*whole.model);
+  for (const auto& item : values_of(*short_of_one.model)) {
+    const auto moved = expected[item.key()] - whole.start[item.key()];
+    EXPECT_LT(largest(item.value() - expected[item.key()]), 1e-4 * largest(moved)) << item.key();
+  }
+}
+
+TEST_P(Step, TakesBackWhatTheMethodReadsInBFloat16) {
+  struct Listener : Method {
+    void read_in_bfloat16(const std::vector<at::Tensor>& parameters) override { narrow = parameters.size(); }
+    size_t narrow = 0;
+  };
+  const Training run("sgd", "vit", device());
+  Listener method;
+  {
+    const TrainingStep step(*run.model, method, *run.optimizer, StepOptions().amp(true));
+    EXPECT_GT(method.narrow, 0U);
+  }
+  EXPECT_EQ(method.narrow, 0U);
+}
+
 }  // namespace
 }  // namespace tpgm::testing

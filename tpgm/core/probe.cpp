@@ -17,35 +17,12 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/core/eval_mode.h"
 #include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
-
-/// Every submodule's training flag, put back on destruction.
-class EvalMode {
- public:
-  explicit EvalMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
-    for (const auto& child : module.modules(/*include_self=*/false)) {
-      children_.emplace_back(child, child->is_training());
-    }
-    module.eval();
-  }
-  ~EvalMode() {
-    module_.train(was_training_);
-    for (const auto& [child, training] : children_) {  // parents come before their children
-      child->train(training);
-    }
-  }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  bool was_training_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> children_;
-};
 
 /// Runs in destructors, where an error (of a CUDA device that has already failed, say) must not hide the
 /// first one.

@@ -19,8 +19,6 @@ using torch::autograd::tensor_list;
 // With 50,432 rows the two products take what the six do (550 and 560 µs), and there is the writing.
 constexpr int64_t kFewRows = 16384;
 
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
 bool fuses(at::TensorList parts) { return fuses_columns(parts[0], parts[0].scalar_type(), parts[0].size(1)); }
 
 // Of three matrices, one after the other.

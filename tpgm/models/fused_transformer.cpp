@@ -40,8 +40,6 @@ at::Tensor dense(const at::Tensor& x) {
 const void* data(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 void* out(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
 
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
 at::Tensor scratch_for(const at::Tensor& x, int64_t cols, int sums) {
   return at::empty({backend_of(x).scratch_bytes(cols, sums)}, x.options().dtype(at::kByte));
 }

@@ -107,8 +107,8 @@ TORCH_MODULE(BatchNorm2d);
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
 /// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
-/// values. q, k and v are views of the projection's output and their gradients enter its matrix products as
-/// they are; nothing is copied.
+/// values. q, k and v are views of the projection's output, and their gradients enter its matrix products as
+/// they are; on a GPU they are stacked before where rows are few (kFewRows in attention.cpp).
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t width, int64_t heads);

@@ -86,7 +86,7 @@ struct LinearProduct : torch::autograd::Function<LinearProduct> {
     context->save_for_backward({x, weight});
     auto sizes = x.sizes().vec();
     sizes.back() = weight.size(0);
-    return product(x.reshape({-1, x.size(-1)}), weight.t()).view(sizes);
+    return product(as_rows(x), weight.t()).view(sizes);
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
@@ -94,10 +94,10 @@ struct LinearProduct : torch::autograd::Function<LinearProduct> {
                 "[tpgm] a linear layer in bf16 on CUDA cannot be differentiated twice (create_graph)");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
-    const at::Tensor dy = grads[0].reshape({-1, grads[0].size(-1)});
+    const at::Tensor dy = as_rows(grads[0]);
     at::Tensor dx, d_weight;
     if (context->needs_input_grad(0)) dx = product(dy, weight).view(x.sizes());
-    if (context->needs_input_grad(1)) d_weight = product(dy.t(), x.reshape({-1, x.size(-1)}));
+    if (context->needs_input_grad(1)) d_weight = product(dy.t(), as_rows(x));
     return {dx, d_weight};
   }
 };

@@ -7,6 +7,9 @@
 
 namespace tpgm {
 
+/// x [..., n] as a matrix [rows, n].
+inline at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
 /// a [rows, inner] · b [inner, cols], plus `bias` [cols] where it is defined; all of one type. Takes no
 /// gradient.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});

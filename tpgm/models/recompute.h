@@ -12,7 +12,7 @@ namespace tpgm {
 /// are all tensors inside `run` that need a gradient. `run` must give the same result twice (no dropout),
 /// and be callable as long as the graph lives. Without a gradient to compute it is run(x) alone.
 ///
-/// Autocast is as it was, at the second time too. Takes the gradient of a gradient? No.
+/// Autocast is as it was, at the second time too. It cannot be differentiated twice.
 at::Tensor recomputed(const std::function<at::Tensor(const at::Tensor&)>& run, const at::Tensor& x,
                       const std::vector<at::Tensor>& parameters);
 

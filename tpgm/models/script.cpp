@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
+#include "tpgm/core/first_line.h"
 #include "tpgm/core/names.h"
 
 namespace tpgm {
@@ -18,26 +20,31 @@ namespace {
 constexpr std::string_view kScheme = "script:";
 constexpr const char* kCall = "ScriptBackbone";
 
-// The first line of what LibTorch says; the rest is a trace of its own.
-std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  // Errors inside a script begin with where, and end with what.
-  const size_t last = text.find_last_not_of('\n');
-  const size_t begin = text.starts_with("The following operation failed") ? text.rfind('\n', last) + 1 : 0;
-  return text.substr(begin, text.find('\n', begin) - begin);
-}
+// A module of the script, for those who set the modes of modules one by one.
+class Part : public torch::nn::Module {
+ public:
+  explicit Part(torch::jit::Module script) : script_(std::move(script)) {}
+  void train(bool on) override {
+    script_.train(on);
+    Module::train(on);
+  }
+
+ private:
+  torch::jit::Module script_;
+};
 
 // nn::Module takes no dots in a name: "layer1.0.weight" goes to the child of a child.
 template <typename Register>
-void register_below(torch::nn::Module& root, const std::string& name, const Register& add) {
+void register_below(torch::nn::Module& root, torch::jit::Module script, const std::string& name,
+                    const Register& add) {
   torch::nn::Module* owner = &root;
   size_t begin = 0;
   for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
     const std::string part = name.substr(begin, dot - begin);
     const auto children = owner->named_children();
     const auto* child = children.find(part);
-    owner = child ? child->get() : owner->register_module(part, std::make_shared<torch::nn::Module>()).get();
+    script = script.attr(part).toModule();
+    owner = child ? child->get() : owner->register_module(part, std::make_shared<Part>(script)).get();
     begin = dot + 1;
   }
   add(*owner, name.substr(begin));
@@ -103,7 +110,7 @@ ScriptBackbone::ScriptBackbone(const std::string& model) {
   }
   std::vector<std::string> names;
   for (const auto& item : script_.named_parameters()) {
-    register_below(*this, item.name, [&](torch::nn::Module& owner, const std::string& name) {
+    register_below(*this, script_, item.name, [&](torch::nn::Module& owner, const std::string& name) {
       owner.register_parameter(name, item.value, item.value.requires_grad());
     });
     names.push_back(item.name);
@@ -113,7 +120,7 @@ ScriptBackbone::ScriptBackbone(const std::string& model) {
               "' has no parameters, so there is nothing to tune: torch.jit.freeze makes them constants; save "
               "it before that");
   for (const auto& item : script_.named_buffers()) {
-    register_below(*this, item.name, [&](torch::nn::Module& owner, const std::string& name) {
+    register_below(*this, script_, item.name, [&](torch::nn::Module& owner, const std::string& name) {
       owner.register_buffer(name, item.value);
     });
   }
@@ -164,8 +171,8 @@ void ScriptBackbone::reset_parameters() {
 }
 
 void ScriptBackbone::train(bool on) {
+  script_.train(on);  // modules without parameters and buffers are there alone
   Backbone::train(on);
-  script_.train(on);
 }
 
 // The tensors are shared, so the script moves them for both.

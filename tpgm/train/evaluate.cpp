@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <unordered_map>
 
+#include "tpgm/core/eval_mode.h"
 #include "tpgm/io/untrusted.h"
 #include "tpgm/models/precision.h"
 
@@ -17,27 +17,6 @@ namespace tpgm {
 namespace {
 
 constexpr const char* kCall = "evaluate";
-
-// Every submodule's training flag, put back on destruction.
-class EvalMode {
- public:
-  explicit EvalMode(Classifier& model) : model_(model), was_training_(model.is_training()) {
-    for (const auto& child : model.modules(/*include_self=*/false))
-      children_.emplace_back(child, child->is_training());
-    model.eval();
-  }
-  ~EvalMode() {
-    model_.train(was_training_);
-    for (const auto& [child, training] : children_) child->train(training);  // parents come first
-  }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  Classifier& model_;
-  bool was_training_;
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> children_;
-};
 
 // Those that occur, in order; throws for labels that the head does not have.
 std::vector<int64_t> classes_in(const SampleSubset& subset, int64_t num_classes) {

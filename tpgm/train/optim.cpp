@@ -12,7 +12,6 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/stack.h>
@@ -29,6 +28,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/core/memory_order.h"
 #include "tpgm/core/names.h"
 #include "tpgm/core/stream.h"
 
@@ -60,12 +60,8 @@ bool is_rate(double value) { return value >= 0 && std::isfinite(value); }
 // `tensor` with the strides of `like`, as the kernels need it; a copy only if its elements lie otherwise.
 at::Tensor laid_out_as(const at::Tensor& tensor, const at::Tensor& like) {
   if (tensor.strides() == like.strides()) return tensor;
-  bool same_order = true;
-  for (int64_t d = 0; d < like.dim(); ++d) {
-    same_order = same_order && (like.size(d) <= 1 || tensor.stride(d) == like.stride(d));
-  }
-  if (same_order) return tensor.as_strided(like.sizes(), like.strides());
-  return at::empty_strided(like.sizes(), like.strides(), tensor.options()).copy_(tensor);
+  if (same_order(tensor, like)) return tensor.as_strided(like.sizes(), like.strides());
+  return empty_in_order_of(like, tensor.scalar_type()).copy_(tensor);
 }
 
 // The first that fits, or a new one.

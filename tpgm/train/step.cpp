@@ -3,11 +3,15 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <optional>
+#include <string>
 
+#include "tpgm/core/first_line.h"
 #include "tpgm/models/layers.h"
 #include "tpgm/models/precision.h"
 
@@ -22,6 +26,19 @@ void put(const at::Tensor& tensor, at::Tensor& buffer) {
     buffer.copy_(tensor, /*non_blocking=*/true);
   } else {
     buffer = tensor.clone();
+  }
+}
+
+// For the handler of a recording's error: CUDA's own words for a wait name no way out.
+void explain_a_wait() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = first_line(error);
+    TORCH_CHECK(text.find("captur") == std::string::npos,
+                "[TrainingStep] the step could not be recorded, as something in it waits for the device (",
+                text, "); --no-cuda-graph (StepOptions::cuda_graph(false)) runs it as it is");
+  } catch (...) {
   }
 }
 
@@ -63,6 +80,10 @@ TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimiz
       options_(options),
       tensors_(named_tensors(model).values()) {
   method_.read_in_bfloat16(options_.amp() ? matrix_weights(model_) : std::vector<at::Tensor>());
+}
+
+TrainingStep::~TrainingStep() {
+  if (options_.amp()) method_.read_in_bfloat16({});
 }
 
 at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
@@ -164,6 +185,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
     } catch (...) {  // gradients are in the graph's memory, which nobody has written
       optimizer_.zero_grad();
       forget();
+      explain_a_wait();
       throw;
     }
   }
@@ -185,7 +207,14 @@ TrainingStep::Result TrainingStep::backward(const at::Tensor& images, const at::
     data_ = data;
     usual_ = true;
   }
-  return run(images, labels, targets);
+  const Result result = run(images, labels, targets);
+  ++ran_;
+  return result;
+}
+
+void TrainingStep::skip() {
+  optimizer_.zero_grad();
+  ran_ = 0;
 }
 
 TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tensor& labels,
@@ -214,12 +243,26 @@ void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
     radius_data.insert(radius_data.end(), {Layout(batch.images), Layout(batch.labels)});
     return radius_loss(batch);
   };
+  average();
   take_step(next_radius_batch ? loss : Closure());
   if (!plan || !usual_) return;
   Kind& kind = kinds_[plan->kind];
   if (kind.recording) return;
   kind.warm = kind.warm > 0 && kind.radius_data == radius_data ? kind.warm + 1 : 1;
   kind.radius_data = std::move(radius_data);
+}
+
+// Every batch was divided by how many there should have been.
+void TrainingStep::average() {
+  const int64_t ran = std::exchange(ran_, 0);
+  if (ran == 0 || ran >= options_.batches()) return;
+  const at::NoGradGuard no_grad;
+  const double factor = static_cast<double>(options_.batches()) / static_cast<double>(ran);
+  for (const auto& group : optimizer_.groups()) {
+    for (const auto& item : group.parameters) {
+      if (auto& gradient = item.value().mutable_grad(); gradient.defined()) gradient.mul_(factor);
+    }
+  }
 }
 
 // After the gradients: the rest of a step, as it runs and as it is recorded.

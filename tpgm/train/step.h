@@ -34,11 +34,18 @@ struct StepOptions {
   TORCH_ARG(bool, contrastive) = false;
 };
 
-/// Refers to model, method and optimizer, which must outlive it. Nothing here waits for the device, but for
-/// the few steps that are being recorded.
+/// Refers to model, method and optimizer, which must outlive it. With amp the method is told what is read in
+/// bf16 (Method::read_in_bfloat16) as long as this lives, so give it to one of these at a time.
+///
+/// Nothing here waits for the device, but for the few steps that are being recorded, the first product or
+/// convolution of each shape where the fastest is searched for (kernels/products.h), and a method that waits
+/// by itself, as TPGM does in its first step.
 class TrainingStep {
  public:
   TrainingStep(Classifier& model, Method& method, Optimizer& optimizer, const StepOptions& options);
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
 
   struct Result {
     at::Tensor loss;   ///< mean over the batch, detached, on the device
@@ -54,14 +61,16 @@ class TrainingStep {
 
   /// A whole step of one batch: backward() and update(). On CUDA, with options.cuda_graph() and a method that
   /// can be recorded, the first few steps of each kind run as they are; then one is recorded, and from there
-  /// on a step is one launch that does the same, bit for bit. A batch of another shape runs as it is.
-  /// If recording fails (a model that waits for the device in its forward pass), the method may have counted
-  /// a step that was not taken. Recordings are forgotten when other parameters train, or when weights or the
-  /// optimizer's state have moved to other memory.
+  /// on a step is one launch that does the same, bit for bit. A batch of another shape, of radius data too,
+  /// runs as it is. If recording fails (a model that waits for the device in its forward pass), the method
+  /// may have counted a step that was not taken, and none should be tried again in this process: LibTorch's
+  /// allocator does not forget a capture that was broken off. Recordings are forgotten when other parameters
+  /// train, or when weights or the optimizer's state have moved to other memory.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
-  /// True if step() would record or replay these. For a loop that wants to look at a loss before the update,
-  /// and has backward() and update() for the others.
+  /// True if step() would record or replay these, unless a radius batch, which is not known yet, has another
+  /// shape. For a loop that wants to look at a loss before the update, and has backward() and update() for
+  /// the others.
   bool records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
 
   /// Gradients of one of the step's batches, added to those before it. `labels` [n] are what predictions are
@@ -69,11 +78,12 @@ class TrainingStep {
   ///
   /// Modules train, but for BatchNorms whose parameters are all frozen: what is frozen stays as it is.
   Result backward(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
-  /// The method's hooks around the optimizer's step, after all of the step's batches. Gradients are none from
-  /// the optimizer's step on.
+  /// The method's hooks around the optimizer's step, after all of the step's batches. If they were fewer than
+  /// options.batches(), their gradients are averaged over as many as there were. Gradients are none from the
+  /// optimizer's step on.
   void update(double lr, const NextRadiusBatch& next_radius_batch = {});
   /// Forgets the batches so far.
-  void skip() { optimizer_.zero_grad(); }
+  void skip();
 
   /// The loss that a method learns radii from, with its graph.
   at::Tensor radius_loss(const RadiusBatch& batch);
@@ -108,6 +118,7 @@ class TrainingStep {
   using Place = std::pair<const void*, bool>;
 
   Result run(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
+  void average();
   void take_step(const Closure& radius_loss);
   Result replay(Kind& kind, const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets,
                 const std::deque<RadiusBatch>& radius_batches);
@@ -118,6 +129,7 @@ class TrainingStep {
   Optimizer& optimizer_;
   StepOptions options_;
   std::vector<at::Tensor> tensors_;  // parameters and buffers
+  int64_t ran_ = 0;                  // batches since the last update
 
   std::map<int, Kind> kinds_;
   // Recordings share their inputs and their memory: no two run at once.

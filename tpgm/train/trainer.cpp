@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
 
 #include "tpgm/data/mix.h"
@@ -262,7 +263,7 @@ template <class Work>
 auto Trainer::or_for_a_loss(Work&& work) {
   try {
     return work();
-  } catch (const c10::Error&) {
+  } catch (const std::exception&) {  // kernels throw errors that are not LibTorch's
     read_losses(0);
     throw;
   }
