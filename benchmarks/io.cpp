@@ -19,6 +19,9 @@
 #include <tuple>
 #include <vector>
 
+#include "benchmarks/python.h"
+#include "benchmarks/scratch.h"
+#include "benchmarks/timing.h"
 #include "tpgm/checkpoints/compare.h"
 #include "tpgm/checkpoints/merge.h"
 #include "tpgm/io/safetensors_writer.h"
@@ -35,11 +38,6 @@ double seconds(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
 }
 
 // Shaped like the blocks of a large transformer.
@@ -141,23 +139,8 @@ double peak_mib(const std::function<void()>& work) {
   return peak - before;
 }
 
-struct Files {
-  fs::path folder;
-  explicit Files(const fs::path& parent) : folder(parent / fmt::format("tpgm-bench-io-{}", ::getpid())) {
-    fs::create_directories(folder);
-  }
-  ~Files() {
-    std::error_code ignored;
-    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
-    for (const char* file : {"a.safetensors", "b.safetensors", "out.safetensors", "pages"}) {
-      fs::remove(folder / file, ignored);
-    }
-    fs::remove(folder, ignored);
-  }
-};
-
 void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, const fs::path& out,
-                IoReport& report) {
+                const std::function<void()>& done, IoReport& report) {
   std::vector<double> inner, process;
   for (std::int64_t i = 0; i < options.repeats; ++i) {
     fs::remove(out);
@@ -166,14 +149,17 @@ void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, 
     take_pages(out.parent_path(), 2.2e9 * report.gigabytes);
     std::string said(256, '\0');
     process.push_back(seconds([&] {
-      const std::string command = fmt::format("'{}' '{}' '{}' '{}' '{}'", options.python,
-                                              options.rival.string(), a.string(), b.string(), out.string());
+      const std::string command =
+          fmt::format("{} {} {} {} {}", in_shell(options.python), in_shell(options.rival), in_shell(a),
+                      in_shell(b), in_shell(out));
       FILE* pipe = ::popen(command.c_str(), "r");
       check(pipe != nullptr, "run Python on");
       said.resize(::fread(said.data(), 1, said.size(), pipe));
-      TORCH_CHECK(::pclose(pipe) == 0, "[bench io] --python: '", options.python, "' could not run ",
-                  options.rival.string(), "; it takes torch and safetensors");
+      const int status = ::pclose(pipe);
+      TORCH_CHECK(status == 0, "[bench io] --python: '", options.python, "' could not run ",
+                  options.rival.string(), " (", status_text(status), ")");
     }));
+    done();
     inner.push_back(std::stod(said));
   }
   report.python = median(inner);
@@ -183,12 +169,17 @@ void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, 
 }  // namespace
 
 IoReport measure_io(const IoOptions& options) {
-  const Files files(options.folder);
-  const fs::path a = files.folder / "a.safetensors", b = files.folder / "b.safetensors",
-                 out = files.folder / "out.safetensors";
+  const Scratch folder(options.folder, "bench io");
+  const fs::path a = folder.path() / "a.safetensors", b = folder.path() / "b.safetensors",
+                 out = folder.path() / "out.safetensors";
+  constexpr std::int64_t kMade = 2, kMeasured = 6;
+  const auto done = begin_progress(options.progress, kMade + kMeasured * (options.repeats + 1) +
+                                                         (options.python.empty() ? 0 : options.repeats));
   IoReport report;
   report.tensors = make_checkpoint(a, options.gigabytes);
+  done();
   make_checkpoint(b, options.gigabytes);
+  done();
   report.gigabytes = static_cast<double>(fs::file_size(a)) / 1e9;
 
   std::vector<double> copies, plain, merges, processes, compares, opens;
@@ -197,9 +188,10 @@ IoReport measure_io(const IoOptions& options) {
       fs::remove(out);
       ::sync();
       warm(a), warm(b);
-      take_pages(files.folder, 1.1e9 * report.gigabytes);
+      take_pages(folder.path(), 1.1e9 * report.gigabytes);
       const double time = seconds(work);
       if (i >= 0) into.push_back(time);
+      done();
     };
     measure(copies, [&] { copy(a, b, out, at::get_num_threads(), true); });
     measure(plain, [&] { copy(a, b, out, 1, false); });
@@ -210,8 +202,8 @@ IoReport measure_io(const IoOptions& options) {
     });
     measure(processes, [&] {
       const auto self = fs::read_symlink("/proc/self/exe");  // tpgm-torch, if it is `tpgm bench` that runs
-      check(std::system(fmt::format("'{}' wise '{}' '{}' -o '{}' > /dev/null", self.string(), a.string(),
-                                    b.string(), out.string())
+      check(std::system(fmt::format("{} wise {} {} -o {} > /dev/null", in_shell(self), in_shell(a),
+                                    in_shell(b), in_shell(out))
                             .c_str()) == 0,
             "run tpgm wise on");
     });
@@ -224,7 +216,7 @@ IoReport measure_io(const IoOptions& options) {
   report.merge_process = median(processes);
   report.open = median(opens);
   report.compare = median(compares);
-  if (!options.python.empty()) run_python(options, a, b, out, report);
+  if (!options.python.empty()) run_python(options, a, b, out, done, report);
   return report;
 }
 

@@ -7,10 +7,8 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <ftw.h>
 #include <malloc.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +24,8 @@
 #include <thread>
 #include <utility>
 
+#include "benchmarks/python.h"
+#include "benchmarks/scratch.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/data/encode.h"
 #include "tpgm/data/loader.h"
@@ -105,34 +105,26 @@ Image make_picture(std::int64_t index) {
 /// The same pictures in class folders and in shards, and lists of them; all goes with it.
 class Files {
  public:
-  explicit Files(const LoaderBenchOptions& options)
-      : folder_(options.folder / fmt::format("tpgm-bench-loader-{}", ::getpid())) {
+  explicit Files(const LoaderBenchOptions& options) : folder_(options.folder, "bench loader") {
     fs::create_directories(shards());
-    try {
-      make_pictures(options);
-    } catch (...) {
-      remove();
-      throw;
-    }
+    make_pictures(options);
   }
-  ~Files() { remove(); }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
 
-  fs::path pictures() const { return folder_ / "pictures"; }
-  fs::path shards() const { return folder_ / "shards"; }
-  fs::path file(const char* name) const { return folder_ / name; }
+  fs::path pictures() const { return file("pictures"); }
+  fs::path shards() const { return file("shards"); }
+  fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
 
   /// The files again and again, until there are as many lines.
   fs::path write_list(const char* name, std::int64_t lines) const {
-    std::ofstream stream(folder_ / name);
+    const fs::path path = file(name);
+    std::ofstream stream(path);
     for (std::int64_t i = 0; i < lines; ++i) {
       const auto at = static_cast<std::size_t>(i) % names_.size();
       stream << "pictures/" << names_[at] << ' ' << label(at) << '\n';
     }
-    TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", (folder_ / name).string(), "'");
-    return folder_ / name;
+    TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", path.string(), "'");
+    return path;
   }
 
  private:
@@ -171,14 +163,7 @@ class Files {
     TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", path.string(), "'");
   }
 
-  void remove() const {
-    // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
-    ::nftw(
-        folder_.c_str(), [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); }, 16,
-        FTW_DEPTH | FTW_PHYS);
-  }
-
-  fs::path folder_;
+  Scratch folder_;
   std::vector<std::string> names_;
   std::size_t images_ = 0;
   double bytes_ = 0;
@@ -258,7 +243,8 @@ class Rival {
     TORCH_CHECK(::mkfifo(go.c_str(), 0600) == 0, "[bench loader] cannot make '", go.string(), "'");
     // Open in both directions, or opening would wait for the other side.
     go_ = ::open(go.c_str(), O_RDWR | O_CLOEXEC);
-    pipe_ = ::popen(fmt::format("'{}' '{}' '{}'", python_, script_, settings.string()).c_str(), "r");
+    pipe_ = ::popen(fmt::format("{} {} {}", in_shell(python_), in_shell(script_), in_shell(settings)).c_str(),
+                    "r");
     TORCH_CHECK(pipe_ != nullptr && go_ >= 0, "[bench loader] cannot run Python");
     const Json hello = answer();
     name = hello.at("name");
@@ -293,9 +279,7 @@ class Rival {
     const int status = ::pclose(std::exchange(pipe_, nullptr));
     TORCH_CHECK(!json.is_object(), "[bench loader] --python '", python_, "': ", json.value("error", ""));
     TORCH_CHECK(false, "[bench loader] --python: '", python_, "' could not run ", script_, " (",
-                WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
-                                  : fmt::format("signal {}", WTERMSIG(status)),
-                ")");
+                status_text(status), ")");
   }
 
   std::string python_, script_;
@@ -323,14 +307,17 @@ std::vector<Work> works(std::int64_t size) {
            {}}};
 }
 
-void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderReport& report) {
+std::int64_t turn_of(const LoaderBenchOptions& options) { return kTurnBatches * options.batch_size; }
+
+void take_turns(const LoaderBenchOptions& options, const Files& files, const std::function<void()>& done,
+                LoaderReport& report) {
   const auto pictures = only_part(files.pictures()), shards = only_part(files.shards());
   std::optional<Rival> rival;
   if (!options.python.empty()) rival.emplace(options, files, pictures);
 
   std::vector<Work> all = works(options.image_size);
   Laps two_workers, from_shards;
-  const std::int64_t batch = options.batch_size, turn = kTurnBatches * batch;
+  const std::int64_t batch = options.batch_size, turn = turn_of(options);
   for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
     for (std::int64_t begin = 0; begin < options.images; begin += turn) {
       const std::int64_t end = std::min(begin + turn, options.images);
@@ -343,6 +330,7 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, LoaderRep
         work.ours.add(our_turn(subset, work.view, 1, batch));
         if (rival) work.theirs.add(rival->turn(work.rival, begin, end));
       }
+      done();
       ++report.turns;
     }
   }
@@ -429,13 +417,16 @@ void measure_memory(const LoaderBenchOptions& options, const Files& files, Loade
 }  // namespace
 
 LoaderReport measure_loader(const LoaderBenchOptions& options) {
-  TORCH_CHECK(options.python.empty() || fs::exists(options.rival), "[bench loader] --rival: there is no '",
-              options.rival.string(), "'; start in the folder of the sources, or say where it is");
+  const std::int64_t turns = (options.images + turn_of(options) - 1) / turn_of(options);
+  constexpr std::int64_t kBefore = 2;  // pictures, and memory
+  const auto done = begin_progress(options.progress, kBefore + turns * options.repeats);
   const Files files(options);
+  done();
   LoaderReport report;
   report.file_kb = files.mean_kb();
   measure_memory(options, files, report);
-  take_turns(options, files, report);
+  done();
+  take_turns(options, files, done, report);
   return report;
 }
 

@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/cuda.h>
 
 #include <algorithm>
 #include <map>
@@ -33,9 +32,6 @@ std::unique_ptr<Method> make(const std::string& name, Classifier& model) {
 
 StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
   const bool cuda = options.device.is_cuda();
-  TORCH_CHECK(
-      !cuda || torch::cuda::is_available(),
-      "[bench step] --device cuda: no CUDA device is visible, or this LibTorch was built without CUDA");
   // As training scripts have it, and the rival.
   at::globalContext().setBenchmarkCuDNN(true);
   StepSetting setting;

@@ -106,7 +106,9 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
 
   const auto from = at::randn({elements}, tensor_options);
   auto to = at::empty_like(from);
+  const auto done = begin_progress(options.progress, 7);  // the copy, and two ways for each of three norms
   report.copy_ms = timer.median_ms(options.repeats, [] {}, [&] { to.copy_(from); });
+  done();
   report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;
 
   for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
@@ -126,6 +128,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
       constraints.measure();
       constraints.project(radii);
     });
+    done();
     result.ours_gb_s = 5 * bytes / result.ours_ms / 1e6;
     std::vector<at::Tensor> ours;
     for (const auto& each : selected) {
@@ -137,6 +140,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
                           norm);
       }
     });
+    done();
     const double unit = options.dtype == at::kFloat ? 1.2e-7 : 7.9e-3;
     for (std::size_t k = 0; k < selected.size(); ++k) {
       const auto size = ours[k].abs().max().item<double>();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/progress.h"
 #include "tpgm/core/constraints.h"
 
 namespace tpgm::benchmarks {
@@ -16,6 +17,7 @@ struct ProjectionOptions {
   std::string model = "resnet50";
   at::ScalarType dtype = at::kFloat;
   std::int64_t repeats = 20;
+  Progress progress;
 };
 
 /// Medians of one run; every repetition starts with cold caches.

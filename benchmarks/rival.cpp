@@ -6,11 +6,11 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <utility>
 
+#include "benchmarks/python.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/names.h"
 #include "tpgm/models/registry.h"
@@ -79,28 +79,14 @@ Json sizes_json(ModelConfig config) {
 
 }  // namespace
 
-Rival::Folder::Folder(const fs::path& parent)
-    : folder(parent / fmt::format("tpgm-bench-step-{}", ::getpid())),
-      input(folder / "step.safetensors"),
-      go(folder / "go"),
-      done(folder / "done") {
-  fs::create_directories(folder);
+Rival::Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
+             const StepBatch& batch, bool inference)
+    : folder_(options.folder, "bench step"), python_(options.python), script_(options.rival.string()) {
+  const fs::path input = folder_.path() / "step.safetensors", go = folder_.path() / "go",
+                 done = folder_.path() / "done";
   for (const auto& path : {go, done}) {
     TORCH_CHECK(::mkfifo(path.c_str(), 0600) == 0, "[bench step] cannot make '", path.string(), "'");
   }
-}
-
-Rival::Folder::~Folder() {
-  std::error_code ignored;
-  // Not remove_all: LibTorch 2.11 brings one of its own, which crashes.
-  for (const auto& path : {input, go, done, folder}) fs::remove(path, ignored);
-}
-
-Rival::Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
-             const StepBatch& batch, bool inference)
-    : folder_(options.folder), python_(options.python), script_(options.rival.string()) {
-  TORCH_CHECK(fs::exists(script_), "[bench step] --rival: there is no '", script_,
-              "'; start in the folder of the sources, or say where it is");
   StateDict tensors = rival_tensors(model, setting.config);
   tensors.insert("images", batch.images);
   tensors.insert("labels", batch.labels);
@@ -121,12 +107,14 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
                         {"betas", {AdamW::kBeta1, AdamW::kBeta2}},
                         {"weight_decay", AdamW::kDecay},
                         {"eps", AdamW::kEps}}}};
-  save_safetensors(tensors, folder_.input, {{"settings", settings.dump()}});
+  save_safetensors(tensors, input, {{"settings", settings.dump()}});
   // Open in both directions, or opening would wait for the other side.
-  go_ = ::open(folder_.go.c_str(), O_RDWR | O_CLOEXEC);
-  done_ = ::open(folder_.done.c_str(), O_RDWR | O_CLOEXEC);
-  const std::string command = fmt::format("'{}' '{}' '{}'", python_, script_, folder_.input.string());
-  pipe_ = ::popen(command.c_str(), "r");
+  go_ = ::open(go.c_str(), O_RDWR | O_CLOEXEC);
+  done_ = ::open(done.c_str(), O_RDWR | O_CLOEXEC);
+  options.say(options.compile ? "Python loads its library, and compiles the model: a minute or more"
+                              : "Python loads its library");
+  pipe_ =
+      ::popen(fmt::format("{} {} {}", in_shell(python_), in_shell(script_), in_shell(input)).c_str(), "r");
   TORCH_CHECK(pipe_ != nullptr && go_ >= 0 && done_ >= 0, "[bench step] cannot run Python");
 }
 
@@ -160,10 +148,7 @@ std::vector<StepTimes> Rival::finish() {
   TORCH_CHECK(!json.is_object() || !json.contains("error"), "[bench step] --python '", python_,
               "': ", json.value("error", ""));
   TORCH_CHECK(status == 0 && json.is_object(), "[bench step] --python: '", python_, "' could not run ",
-              script_, " (",
-              WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
-                                : fmt::format("signal {}", WTERMSIG(status)),
-              ")");
+              script_, " (", status_text(status), ")");
   std::vector<StepTimes> times;
   for (const auto& each : json.at("runs")) times.push_back(times_from(each));
   return times;

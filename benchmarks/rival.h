@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "benchmarks/scratch.h"
 #include "benchmarks/step.h"
 #include "tpgm/models/classifier.h"
 
@@ -17,7 +17,7 @@ namespace tpgm::benchmarks {
 /// words, if it has failed.
 class Rival {
  public:
-  /// `model` has the weights it starts with, on the CPU as `batch` is. Throws if there is no script.
+  /// `model` has the weights it starts with, on the CPU as `batch` is. See check_python().
   Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
         const StepBatch& batch, bool inference);
   ~Rival();
@@ -32,13 +32,7 @@ class Rival {
   std::vector<StepTimes> finish();
 
  private:
-  /// What it reads, and by what it and we take turns.
-  struct Folder {
-    std::filesystem::path folder, input, go, done;
-    explicit Folder(const std::filesystem::path& parent);
-    ~Folder();
-  };
-  Folder folder_;
+  Scratch folder_;  // what it reads, and by what it and we take turns
   std::string python_, script_;
   int go_ = -1, done_ = -1;
   FILE* pipe_ = nullptr;

@@ -14,6 +14,7 @@
 
 #include "benchmarks/our_step.h"
 #include "benchmarks/rival.h"
+#include "tpgm/core/first_line.h"
 #include "tpgm/models/precision.h"
 
 namespace tpgm::benchmarks {
@@ -36,8 +37,8 @@ struct Runner {
 
 /// For as many rows of steps.
 Work progress_of(const StepOptions& options, const StepSetting& setting, std::size_t rows) {
-  if (!options.progress) return [] {};
-  return options.progress(static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
+  return begin_progress(options.progress,
+                        static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
 /// A GPU that has rested, or done lighter work, clocks higher than one at work. It rests while a row is set
@@ -137,19 +138,13 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
   return times;
 }
 
-std::string first_line(const std::exception& error) {
-  const auto* ours = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = ours ? ours->what_without_backtrace() : error.what();
-  const size_t begin = text.starts_with('[') ? text.find("] ") + 2 : 0;  // whose message it is
-  return text.substr(begin, text.find('\n', begin) - begin);
-}
-
 // Does `work`; a failure becomes the row's error, in one line.
 bool attempt(StepTimes& times, const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
     times.error = first_line(error);
+    if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // whose it is
   }
   return times.error.empty();
 }

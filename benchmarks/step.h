@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/progress.h"
 #include "benchmarks/timing.h"
 #include "tpgm/models/config.h"
 
@@ -38,8 +39,8 @@ struct StepOptions {
   std::filesystem::path rival;          ///< rivals/step.py
   bool compile = false;                 ///< time torch.compile too
   std::filesystem::path folder;         ///< for what the rival reads; removed in the end
-  /// Is told how many steps of ours there will be, and gives what to call after each.
-  std::function<std::function<void()>(std::int64_t steps)> progress;
+  Progress progress;                    ///< of our steps
+  std::function<void(const std::string&)> say = [](const std::string&) {};  ///< what takes long
 };
 
 /// The options with all that they leave open decided, the same for every row.

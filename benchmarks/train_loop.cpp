@@ -1,13 +1,11 @@
 // A step alone and the trainer's, in turns.
 #include "benchmarks/train_loop.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <optional>
 
 #include "benchmarks/our_step.h"
+#include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
@@ -15,8 +13,6 @@
 
 namespace tpgm::benchmarks {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Moments of the host, or of the device's stream.
 class Laps {
@@ -37,17 +33,6 @@ class Laps {
  private:
   std::optional<Marks> marks_;
   std::vector<std::chrono::steady_clock::time_point> times_;
-};
-
-struct TemporaryFolder {
-  fs::path path = fs::temp_directory_path() / fmt::format("tpgm-bench-loop-{}", ::getpid());
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(path, ignored)) files.push_back(entry.path());
-    for (const auto& file : files) fs::remove(file, ignored);
-    fs::remove(path, ignored);
-  }
 };
 
 Setup make_setup(const StepOptions& options, const StepSetting& setting) {
@@ -85,17 +70,19 @@ LoopTimes measure_loop(const StepOptions& options, const StepSetting& setting) {
   batch.indices.resize(static_cast<size_t>(options.batch_size));
 
   Laps laps(options.device);
+  const auto done = begin_progress(options.progress, setting.warmup + setting.repeats + 1);
   const BatchSource source{setting.warmup + setting.repeats + 1,
                            [](int64_t, int64_t) {},
                            [&]() -> std::optional<Batch> {
                              laps.mark();  // the trainer has done its step
                              alone.step();
                              laps.mark();
+                             done();
                              return batch;
                            },
                            {}};
-  TemporaryFolder temporary;
-  auto folder = RunFolder::create(temporary.path, setup.options, {});
+  const Scratch scratch(options.folder, "bench loop");
+  auto folder = RunFolder::create(scratch.path() / "run", setup.options, {});
   TrainCallbacks callbacks;
   callbacks.progress = [](const TrainProgress&) {};
   Trainer(setup, &folder, callbacks, source).run();

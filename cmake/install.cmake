@@ -16,6 +16,8 @@ install(TARGETS tpgm_torch RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/tpgm)
 
 # Where the command looks for tables; recipes name assets relative to themselves.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/recipes ${PROJECT_SOURCE_DIR}/assets DESTINATION ${CMAKE_INSTALL_DATADIR}/tpgm)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/benchmarks/rivals DESTINATION ${CMAKE_INSTALL_DATADIR}/tpgm/benchmarks
+        FILES_MATCHING PATTERN "*.py")
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/tpgmConfig.cmake

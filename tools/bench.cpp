@@ -1,7 +1,6 @@
 // `tpgm bench`: our speed beside its rivals', in one run.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,9 +11,13 @@
 
 #include "benchmarks/io.h"
 #include "benchmarks/projection.h"
+#include "benchmarks/python.h"
 #include "benchmarks/shapes.h"
+#include "tools/bench.h"
 #include "tools/command.h"
+#include "tools/shared_files.h"
 #include "tpgm/methods/options.h"
+#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 
@@ -26,7 +29,7 @@ namespace {
 using benchmarks::ProjectionReport;
 
 struct ProjectionArguments {
-  std::string device = "cpu";
+  std::string device = "auto";
   std::string model = "resnet50";
   std::string dtype = "float32";
   std::int64_t repeats = 20;
@@ -44,15 +47,11 @@ nlohmann::ordered_json as_json(const ProjectionArguments& args, const Projection
                      {"times_aten", each.aten_ms / each.ours_ms},
                      {"largest_difference", each.largest_difference}});
   }
-  return {{"device", args.device},
-          {"model", args.model},
-          {"dtype", args.dtype},
-          {"threads", at::get_num_threads()},
-          {"tensors", report.tensors},
-          {"megabytes", report.megabytes},
-          {"copy_ms", report.copy_ms},
-          {"copy_gb_s", report.copy_gb_s},
-          {"norms", norms}};
+  return {{"device", args.device},         {"model", args.model},
+          {"dtype", args.dtype},           {"threads", at::get_num_threads()},
+          {"repeats", args.repeats},       {"tensors", report.tensors},
+          {"megabytes", report.megabytes}, {"copy_ms", report.copy_ms},
+          {"copy_gb_s", report.copy_gb_s}, {"norms", norms}};
 }
 
 void print(const ProjectionArguments& args, const ProjectionReport& report) {
@@ -81,14 +80,12 @@ void print(const ProjectionArguments& args, const ProjectionReport& report) {
 }
 
 int bench_projection(const ProjectionArguments& args) {
-  TORCH_CHECK(args.device == "cpu" || torch::cuda::is_available(),
-              "[bench] --device cuda: no CUDA device is visible, or this LibTorch was built without CUDA");
   benchmarks::ProjectionOptions options;
   options.device = at::Device(args.device);
   options.model = args.model;
   options.dtype = args.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
   options.repeats = args.repeats;
-  const auto report = benchmarks::measure_projection(options);
+  const auto report = with_progress("tpgm bench projection", options, benchmarks::measure_projection);
   if (args.json) {
     fmt::print("{}\n", as_json(args, report).dump(2));
   } else {
@@ -102,20 +99,24 @@ struct IoArguments {
   double gigabytes = 2;
   std::int64_t repeats = 3;
   std::string python;
-  std::string rival = "benchmarks/rivals/io.py";
+  std::string rival;
   bool json = false;
 };
 
 int bench_io(const IoArguments& args) {
-  const auto report = benchmarks::measure_io({.folder = args.folder,
-                                              .gigabytes = args.gigabytes,
-                                              .repeats = args.repeats,
-                                              .python = args.python,
-                                              .rival = args.rival});
+  const benchmarks::IoOptions options{
+      .folder = args.folder,
+      .gigabytes = args.gigabytes,
+      .repeats = args.repeats,
+      .python = args.python,
+      .rival = find_rival("bench io", args.python, args.rival, "io.py", {"torch", "safetensors"}),
+      .progress = {}};
+  const auto report = with_progress("tpgm bench io", options, benchmarks::measure_io);
   if (args.json) {
     nlohmann::ordered_json json{{"gigabytes", report.gigabytes},
                                 {"tensors", report.tensors},
                                 {"threads", at::get_num_threads()},
+                                {"repeats", args.repeats},
                                 {"copy_s", report.copy},
                                 {"copy_plain_s", report.copy_plain},
                                 {"merge_s", report.merge},
@@ -131,7 +132,8 @@ int bench_io(const IoArguments& args) {
   const double gigabytes = report.gigabytes;
   fmt::print("two checkpoints of {:.2f} GB, {} tensors, page cache warm, {} threads, in {}\n\n", gigabytes,
              report.tensors, at::get_num_threads(), args.folder);
-  fmt::print("{:<44}{:>8}{:>8}{:>10}{:>9}\n", "", "s", "GB/s", "of copy", "× faster");
+  const bool rival = report.python > 0;
+  fmt::print("{:<44}{:>8}{:>8}{:>10}{:>9}\n", "", "s", "GB/s", "of copy", rival ? "× faster" : "");
   const auto row = [&](const char* what, double time, double passes) {
     fmt::print("{:<44}{:>8.3f}{:>8.2f}", what, time, passes * gigabytes / time);
   };
@@ -143,7 +145,7 @@ int bench_io(const IoArguments& args) {
   fmt::print("{:>9.0f}%\n", 100 * report.copy / report.merge);
   row("tpgm wise, the process", report.merge_process, 3);
   fmt::print("{:>9.0f}%\n", 100 * report.copy / report.merge_process);
-  if (report.python > 0) {
+  if (rival) {
     row("Python, without imports (no fsync)", report.python, 3);
     fmt::print("{:>10}{:>8.1f}×\n", "", report.python / report.merge);
     row("Python, the process", report.python_process, 3);
@@ -152,24 +154,43 @@ int bench_io(const IoArguments& args) {
   row("tpgm inspect A B", report.compare, 2);
   fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
   fmt::print(
-      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. × faster: than Python; process "
-      "against process.\n",
-      args.repeats, report.merge_peak_mib);
+      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: of the first row's speed, "
+      "which "
+      "moves\nwith the disk's mood.\n{}\n",
+      args.repeats, report.merge_peak_mib,
+      rival ? "× faster: tpgm than Python; process against process."
+            : "--python PYTHON measures the same with safetensors in Python beside it.");
   return 0;
 }
 
 }  // namespace
 
+std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
+                                 const std::string& name, const std::vector<std::string>& modules) {
+  if (python.empty()) return {};
+  const auto folders = shared_folders("benchmarks/rivals");
+  TORCH_CHECK(!given.empty() || !folders.empty(), "[", call, "] there is no benchmarks/rivals/", name,
+              " beside the program; say where it is with --rival");
+  const std::filesystem::path script = given.empty() ? folders.front() / name : std::filesystem::path(given);
+  benchmarks::check_python(call, python, script, given.empty() ? modules : std::vector<std::string>());
+  return script;
+}
+
+void add_rival(CLI::App& app, std::string& path, const std::string& name) {
+  app.add_option("--rival", path,
+                 "The rival's script; default: benchmarks/rivals/" + name + ", that came with this");
+}
+
 Run configure_bench(CLI::App& app) {
   auto* io = app.add_subcommand("io", "merging two checkpoints, beside a plain copy and beside Python");
   auto io_args = std::make_shared<IoArguments>();
-  io->add_option("--folder", io_args->folder, "Where to put the files; they are removed in the end");
+  io->add_option("--folder", io_args->folder, "A folder to put the files in; they are removed in the end");
   io->add_option("--gigabytes", io_args->gigabytes, "Size of each checkpoint")
       ->check(CLI::Range(0.001, 1000.0));
   io->add_option("--repeats", io_args->repeats, "Runs to take the median of")->check(CLI::Range(1, 1000));
   io->add_option("--python", io_args->python,
                  "A Python with torch and safetensors, to run the rival; default: none");
-  io->add_option("--rival", io_args->rival, "The rival's script");
+  add_rival(*io, io_args->rival, "io.py");
   io->add_flag("--json", io_args->json, "For a program to read");
 
   auto* loader = app.add_subcommand("loader", "batches of JPEGs, beside Pillow and torchvision");
@@ -177,7 +198,8 @@ Run configure_bench(CLI::App& app) {
 
   auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
   auto args = std::make_shared<ProjectionArguments>();
-  projection->add_option("--device", args->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  projection->add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   projection->add_option("--model-like", args->model, "Whose shapes")
       ->check(CLI::IsMember(benchmarks::model_names()));
   projection->add_option("--dtype", args->dtype, "Type of the weights")
@@ -194,7 +216,9 @@ Run configure_bench(CLI::App& app) {
   return [args, io_args, io, loader, run_loader, step, run_step] {
     if (loader->parsed()) return run_loader();
     if (step->parsed()) return run_step();
-    return io->parsed() ? bench_io(*io_args) : bench_projection(*args);
+    if (io->parsed()) return bench_io(*io_args);
+    args->device = find_device(args->device, "bench projection").is_cuda() ? "cuda" : "cpu";
+    return bench_projection(*args);
   };
 }
 

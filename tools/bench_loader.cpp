@@ -7,6 +7,7 @@
 #include <string>
 
 #include "benchmarks/loader.h"
+#include "tools/bench.h"
 #include "tools/command.h"
 #include "tools/text.h"
 
@@ -20,7 +21,7 @@ using benchmarks::LoaderSpeed;
 struct LoaderBenchArguments {
   LoaderBenchOptions options;
   std::string folder = std::filesystem::temp_directory_path().string();
-  std::string rival = "benchmarks/rivals/loader.py";
+  std::string rival;
   bool json = false;
 };
 
@@ -59,7 +60,8 @@ void print(const LoaderBenchOptions& options, const LoaderReport& report) {
   fmt::print("{} JPEGs of 500×375, quality {}, {:.0f} kB on average; batches of {} at {} px on the CPU\n\n",
              grouped(options.images), options.quality, report.file_kb, options.batch_size,
              options.image_size);
-  fmt::print("{:<66}{:>9}{:>14}{:>10}\n", "", "images/s", "images/CPU s", "× faster");
+  fmt::print("{:<66}{:>9}{:>14}{:>10}\n", "", "images/s", "images/CPU s",
+             report.rival.empty() ? "" : "× faster");
   const auto row = [](const std::string& what, const LoaderSpeed& speed, const std::string& times) {
     fmt::print("{:<66}{:>9.0f}{:>14.0f}{:>10}\n", what, speed.images_s, speed.images_cpu_s, times);
   };
@@ -84,7 +86,8 @@ void print(const LoaderBenchOptions& options, const LoaderReport& report) {
   memory("queue × batch", report.queue_mib);
   memory(fmt::format("resident, {} images", grouped(options.images)), report.resident_mib);
   memory(fmt::format("resident, {} images", grouped(2 * options.images)), report.resident_twice_mib);
-  memory(fmt::format("opening a list of 1,000,000 files, {:.2f} s", report.list_s), report.list_mib);
+  memory(fmt::format("opening a list of 1,000,000 files, which takes {:.2f} s", report.list_s),
+         report.list_mib);
 
   fmt::print("\nMedians of {} turns of two batches; page cache warm. CPU s: of all threads of a side.",
              report.turns);
@@ -111,16 +114,17 @@ Run configure_bench_loader(CLI::App& app) {
       ->check(CLI::Range(1, 4096));
   app.add_option("-b,--batch-size", options.batch_size, "Images of a batch")->check(CLI::Range(1, 1 << 20));
   app.add_option("--repeats", options.repeats, "Passes over the images")->check(CLI::Range(1, 1000));
-  app.add_option("--folder", args->folder, "Where to put the files; they are removed in the end");
+  app.add_option("--folder", args->folder, "A folder to put the files in; they are removed in the end");
   app.add_option("--python", options.python,
                  "A Python with torch, torchvision and Pillow, to run the rival; default: none");
-  app.add_option("--rival", args->rival, "The rival's script");
+  add_rival(app, args->rival, "loader.py");
   app.add_flag("--json", args->json, "For a program to read");
   return [args] {
     auto options = args->options;
     options.folder = args->folder;
-    options.rival = args->rival;
-    const auto report = benchmarks::measure_loader(options);
+    options.rival =
+        find_rival("bench loader", options.python, args->rival, "loader.py", {"torch", "torchvision", "PIL"});
+    const auto report = with_progress("tpgm bench loader", options, benchmarks::measure_loader);
     if (args->json) {
       fmt::print("{}\n", as_json(options, report).dump(2));
     } else {

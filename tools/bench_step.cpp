@@ -14,11 +14,12 @@
 
 #include "benchmarks/step.h"
 #include "benchmarks/train_loop.h"
+#include "tools/bench.h"
 #include "tools/command.h"
-#include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {
@@ -32,19 +33,24 @@ using Json = nlohmann::ordered_json;
 
 struct StepArguments {
   std::string model = "resnet50";
-  std::string device = "cpu";
+  std::string device = "auto";
   std::int64_t batch_size = 16;
   std::int64_t classes = 1000;
   std::optional<bool> amp, compile, channels_last;
   bool cuda_graph = true;
   std::optional<std::int64_t> warmup, repeats;
   std::string python;
-  std::string rival = "benchmarks/rivals/step.py";
+  std::string rival;
   bool compare = false;
   std::vector<std::string> methods = {"l2-sp", "mars-sp", "spd", "ftp", "tpgm"};
   std::string profile;
   bool json = false;
 };
+
+/// Of the rival, in Python.
+std::vector<std::string> modules_for(Family family) {
+  return {"torch", "safetensors", is_clip(family) ? "open_clip" : is_resnet(family) ? "torchvision" : "timm"};
+}
 
 benchmarks::StepOptions options_of(const StepArguments& args) {
   benchmarks::StepOptions options;
@@ -60,7 +66,9 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.warmup = args.warmup;
   options.repeats = args.repeats;
   options.python = args.python;
-  options.rival = args.rival;
+  options.rival =
+      find_rival("bench step", args.python, args.rival, "step.py", modules_for(options.model.family));
+  options.say = [](const std::string& text) { say(fmt::format("tpgm bench step: {}\n", text)); };
   options.folder = std::filesystem::temp_directory_path();
   return options;
 }
@@ -90,19 +98,6 @@ void print_setting(const StepArguments& args, const benchmarks::StepOptions& opt
              options.amp ? "bf16 autocast" : "float32", setting.channels_last ? ", channels last" : "");
 }
 
-std::string steps_text(size_t count) { return fmt::format("{} steps", grouped(static_cast<int64_t>(count))); }
-
-/// measure(options), with a line that tells how far our steps are; it is gone when the report is printed.
-template <class Measure>
-auto with_progress(benchmarks::StepOptions options, Measure&& measure) {
-  std::optional<Progress> progress;
-  options.progress = [&](std::int64_t steps) {
-    progress.emplace("bench step", static_cast<size_t>(steps), steps_text);
-    return [&progress] { progress->add(1); };
-  };
-  return measure(options);
-}
-
 std::string waited(const benchmarks::StepSetting& setting) {
   return setting.warmup_s > 0 ? fmt::format(" and {} s", setting.warmup_s) : "";
 }
@@ -114,14 +109,20 @@ constexpr const char* kNoPython =
 
 double relative_difference(double ours, double theirs) { return std::abs(ours - theirs) / std::abs(theirs); }
 
-// The losses that are shown: of the untrained model, after a few updates, after all of them.
-std::vector<size_t> shown_steps(const StepTimes& times) {
+// The losses that are shown: of the untrained model, after a few updates, after as many as all have made.
+// Where a warm-up lasts for a time, the faster ones make more.
+std::vector<size_t> shown_steps(const std::vector<const StepTimes*>& all) {
+  size_t most = all.front()->losses.size();
+  for (const auto* each : all) most = std::min(most, each->losses.size());
   std::vector<size_t> steps;
-  for (const size_t step : {size_t{1}, size_t{3}, times.losses.size()}) {
-    if (step <= times.losses.size() && (steps.empty() || step > steps.back())) steps.push_back(step);
+  for (const size_t step : {size_t{1}, size_t{3}, most}) {
+    if (step <= most && (steps.empty() || step > steps.back())) steps.push_back(step);
   }
   return steps;
 }
+
+// Weights of as many updates, so that their loss in evaluation can be compared.
+bool as_trained(const StepTimes& a, const StepTimes& b) { return a.losses.size() == b.losses.size(); }
 
 Json as_json(const StepArguments& args, const StepTimes& times) {
   const auto images_s = [&](double ms) { return 1e3 * static_cast<double>(args.batch_size) / ms; };
@@ -150,11 +151,11 @@ Json as_json(const StepArguments& args, const StepReport& report) {
     for (size_t i = 0; i < std::min(ours.losses.size(), rival.losses.size()); ++i) {
       differences.push_back(relative_difference(ours.losses[i], rival.losses[i]));
     }
-    json.update(
-        {{"training_times", rival.training_ms / ours.training_ms},
-         {"inference_times", rival.inference_ms / ours.inference_ms},
-         {"loss_differences", differences},
-         {"inference_loss_difference", relative_difference(ours.inference_loss, rival.inference_loss)}});
+    json.update({{"training_times", rival.training_ms / ours.training_ms},
+                 {"inference_times", rival.inference_ms / ours.inference_ms},
+                 {"loss_differences", differences}});
+    if (as_trained(ours, rival))
+      json["inference_loss_difference"] = relative_difference(ours.inference_loss, rival.inference_loss);
     rivals.push_back(json);
   }
   auto own = as_json(args, ours);
@@ -162,10 +163,11 @@ Json as_json(const StepArguments& args, const StepReport& report) {
   return {{"ours", own}, {"rivals", rivals}};
 }
 
-void print(const StepArguments& args, const StepReport& report) {
+void print(const StepArguments& args, const StepReport& report, const benchmarks::LoopTimes& loop) {
   const auto& ours = report.ours;
   const bool peaks = args.device == "cuda";
-  fmt::print("{:<44}{:>10}{:>11}{:>11}{:>12}\n", "", "ms", "images/s", peaks ? "peak MiB" : "", "× faster");
+  fmt::print("{:<44}{:>10}{:>11}{:>11}{:>12}\n", "", "ms", "images/s", peaks ? "peak MiB" : "",
+             report.rivals.empty() ? "" : "× faster");
   const auto row = [&](const StepTimes& times, const char* what, double ms, double peak, double our_ms) {
     fmt::print("{:<44}{:>10.2f}{:>11.1f}{:>11}", fmt::format("{}, {}", what, times.name), ms,
                1e3 * static_cast<double>(args.batch_size) / ms, peaks ? fmt::format("{:.0f}", peak) : "");
@@ -179,7 +181,7 @@ void print(const StepArguments& args, const StepReport& report) {
     row(*each, "inference", each->inference_ms, each->inference_peak.allocated_mib, ours.inference_ms);
 
   fmt::print("\n{:<44}", "loss");
-  const auto steps = shown_steps(ours);
+  const auto steps = shown_steps(all);
   for (const size_t step : steps) fmt::print("{:>11}", fmt::format("step {}", step));
   fmt::print("{:>12}\n", "evaluation");
   for (const auto* each : all) {
@@ -191,12 +193,19 @@ void print(const StepArguments& args, const StepReport& report) {
     for (const size_t step : steps) {
       fmt::print("{:>11.1e}", relative_difference(ours.losses[step - 1], each->losses.at(step - 1)));
     }
-    fmt::print("{:>12.1e}\n", relative_difference(ours.inference_loss, each->inference_loss));
+    fmt::print("{:>12}\n",
+               as_trained(ours, *each)
+                   ? fmt::format("{:.1e}", relative_difference(ours.inference_loss, each->inference_loss))
+                   : "");
   }
+  fmt::print("\n{:<44}{:>10}\n", "the loop around it", "ms");
+  fmt::print("{:<44}{:>10.2f}\n", "training step, by itself", loop.step_ms);
+  fmt::print("{:<44}{:>10.2f}   {:+.1f} %\n", "the same through tpgm train, in turns", loop.trainer_ms,
+             100 * (loop.trainer_ms / loop.step_ms - 1));
 
   fmt::print(
       "\nMedians of {} after {}{} that do not count, LibTorch {}. A step is forward, backward and AdamW, as\n"
-      "'tpgm train' makes it{}.\n",
+      "'tpgm train' makes it{}; evaluation comes after all of them.\n",
       report.setting.repeats, report.setting.warmup, waited(report.setting), ours.torch,
       ours.recorded ? ": replayed from a CUDA graph" : "");
   if (report.rivals.empty()) {
@@ -207,15 +216,11 @@ void print(const StepArguments& args, const StepReport& report) {
   }
 }
 
-void print(const benchmarks::LoopTimes& loop) {
-  fmt::print("\n{:<44}{:>10.2f}\n", "the loop: the step alone", loop.step_ms);
-  fmt::print("{:<44}{:>10.2f}   {:+.1f} %\n", "the same through tpgm train, without data", loop.trainer_ms,
-             100 * (loop.trainer_ms / loop.step_ms - 1));
-}
-
 int measure_one(const StepArguments& args, const benchmarks::StepOptions& options) {
-  const auto report = with_progress(options, benchmarks::measure_step);
-  const auto loop = benchmarks::measure_loop(options, report.setting);
+  const auto report = with_progress("tpgm bench step", options, benchmarks::measure_step);
+  const auto loop = with_progress("tpgm bench step, the loop", options, [&](const auto& shown) {
+    return benchmarks::measure_loop(shown, report.setting);
+  });
   if (args.json) {
     auto json = as_json(options, report.setting);
     json.update(as_json(args, report));
@@ -223,8 +228,7 @@ int measure_one(const StepArguments& args, const benchmarks::StepOptions& option
     fmt::print("{}\n", json.dump(2));
   } else {
     print_setting(args, options, report.setting);
-    print(args, report);
-    print(loop);
+    print(args, report, loop);
   }
   return 0;
 }
@@ -304,8 +308,12 @@ void print(const StepArguments& args, const MethodsReport& report) {
   const std::string base = !bases.rival                             ? ""
                            : bases.rival->name.ends_with("compile") ? "× compile"
                                                                     : "× eager";
-  fmt::print("{:<34}{:>10}{:>11}{:>9}{:>10}{:>14}{:>15}\n", "training step", "ms", base, "× plain",
-             "peak MiB", "beyond plain", fmt::format("loss after {}", bases.steps));
+  const bool beside = std::any_of(report.ours.begin(), report.ours.end(),
+                                  [](const MethodRow& each) { return each.times.plain_ms.has_value(); });
+  const int wide = bases.rival ? 11 : 0, wide_beside = beside ? 12 : 0;
+  fmt::print("{:<34}{:>10}{:>{}}{:>{}}{:>9}{:>10}{:>14}{:>15}\n", "training step", "ms", base, wide,
+             beside ? "plain's ms" : "", wide_beside, "× plain", "peak MiB", "beyond plain",
+             fmt::format("loss after {}", bases.steps));
   const auto number = [](std::optional<double> value, int digits) {
     return value ? fmt::format("{:.{}f}", *value, digits) : "";
   };
@@ -315,31 +323,32 @@ void print(const StepArguments& args, const MethodsReport& report) {
       return;
     }
     const double peak = times.training_peak.allocated_mib;
-    fmt::print("{:<34}{:>10.2f}{:>11}{:>9}{:>10}{:>14}{:>15.5f}\n", name, times.training_ms,
-               number(bases.of_rival(times), 2), number(bases.of_plain(times), 2),
-               number(peak > 0 ? std::optional(peak) : std::nullopt, 0),
+    fmt::print("{:<34}{:>10.2f}{:>{}}{:>{}}{:>9}{:>10}{:>14}{:>15.5f}\n", name, times.training_ms,
+               number(bases.of_rival(times), 2), wide, number(times.plain_ms, 2), wide_beside,
+               number(bases.of_plain(times), 3), number(peak > 0 ? std::optional(peak) : std::nullopt, 0),
                ours ? number(bases.beyond(times), 2) : "", bases.loss(times));
   };
   for (const auto& each : report.rivals) row(each.name, each, false);
   for (const auto& each : report.ours) row("tpgm: " + each.times.name, each.times, true);
 
   const bool cpu = args.device == "cpu";
-  const bool beside = std::any_of(report.ours.begin(), report.ours.end(),
-                                  [](const MethodRow& each) { return each.times.plain_ms.has_value(); });
   fmt::print(
       "\nMedians of {} after {}{} that do not count, all from the same weights on the same images{}; "
       "LibTorch "
       "{}{}.\n"
-      "×: the row's time over that one's{}. Beyond plain: memory without the radius batch, in copies of the "
-      "weights "
-      "in float32 ({:.0f} MiB){}.\n",
+      "× plain: the row's time over plain fine-tuning's{}. Beyond plain: memory without the radius batch, in "
+      "copies\n"
+      "of the weights in float32 ({:.0f} MiB){}.\n"
+      "Losses: plain's should be the library's. A method that holds weights near the pre-trained ones has "
+      "one "
+      "of its own.\n",
       report.setting.repeats, report.setting.warmup, waited(report.setting), cpu ? ", taking turns" : "",
       report.ours.front().times.torch,
       report.rivals.empty() || report.rivals.front().torch.empty()
           ? ""
           : fmt::format(", Python's torch {}", report.rivals.front().torch),
-      beside ? "; plain's is taken in turns with each method" : "", bases.weights_mib,
-      cpu ? "; of ours alone" : "");
+      beside ? ", which is taken in turns with each method: plain's ms" : "", bases.weights_mib,
+      cpu ? "; of ours, Python's is not known" : "");
   if (!cpu) {
     std::vector<std::string> launched, alone;
     for (const auto& each : report.ours) {
@@ -360,7 +369,7 @@ void print(const StepArguments& args, const MethodsReport& report) {
 }
 
 int measure_all(const StepArguments& args, const benchmarks::StepOptions& options) {
-  const auto report = with_progress(options, [&](const benchmarks::StepOptions& watched) {
+  const auto report = with_progress("tpgm bench step", options, [&](const benchmarks::StepOptions& watched) {
     return benchmarks::measure_methods(watched, args.methods);
   });
   if (args.json) {
@@ -414,10 +423,12 @@ std::vector<std::string> method_names() {
 Run configure_bench_step(CLI::App& app) {
   auto args = std::make_shared<StepArguments>();
   app.add_option("--model", args->model,
-                 "A name of 'tpgm list models', with sizes behind a colon: vit-l-16:recompute=true")
+                 "A name of 'tpgm list models', with sizes behind a colon: resnet18:image_size=64, "
+                 "vit-l-16:recompute=true")
       ->check(parses(parse_model));
   app.add_option("-b,--batch-size", args->batch_size, "Images of a step")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--device", args->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   add_switch(app, "amp", args->amp,
              "Compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
              "In float32");
@@ -432,13 +443,14 @@ Run configure_bench_step(CLI::App& app) {
       ->check(CLI::Range(1, 100000));
   app.add_option(
          "--warmup", args->warmup,
-         "Steps before that do not count; default: 2, on cuda 10 and as many as 2 s take; 6 at least there")
+         "Steps before that do not count; default: 2, on cuda 10 and then as many as 2 s take. On cuda at "
+         "least 6, after which steps are replayed")
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,
       "A Python with torch, safetensors and the model's library (torchvision for ResNets, timm too "
       "for ViTs, open_clip_torch for CLIP), to run the rival; default: none");
-  app.add_option("--rival", args->rival, "The rival's script");
+  add_rival(app, args->rival, "step.py");
   add_switch(app, "compile", args->compile,
              "Measure torch.compile of the rival's model too; default: with --compare", "Only eager");
   app.add_flag(
@@ -446,16 +458,20 @@ Run configure_bench_step(CLI::App& app) {
       "Training steps alone, of the rival, of plain fine-tuning and of each method: time, memory, loss");
   auto* chosen =
       app.add_option("--methods", args->methods,
-                     "Of --compare, separated by commas; tpgm has two rows, with a radius batch of "
-                     "a quarter of the images and of all")
+                     "Of --compare, separated by commas; tpgm (MARS norm, a radius step in every step) "
+                     "has two rows, with a radius batch of a quarter of the images and of all")
           ->delimiter(',')
+          ->default_str("l2-sp,mars-sp,spd,ftp,tpgm")
           ->check(CLI::IsMember(method_names()));
   app.add_option("--profile", args->profile,
                  "Only --warmup steps of this method (ft: plain) and one that ncu --profile-from-start off "
                  "sees; see benchmarks/kernels.py")
       ->check(CLI::IsMember(method_names()));
   app.add_flag("--json", args->json, "For a program to read");
-  return [args, chosen] { return bench_step(*args, chosen->count() > 0); };
+  return [args, chosen] {
+    args->device = find_device(args->device, "bench step").is_cuda() ? "cuda" : "cpu";
+    return bench_step(*args, chosen->count() > 0);
+  };
 }
 
 }  // namespace tpgm::tools

@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace tpgm::tools {
 
@@ -13,8 +15,21 @@ void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 std::string error_text(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
+  // LibTorch's words for it are of its insides.
+  constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
+  if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
+    const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);
+    return fmt::format("out of memory: there are no {:.1f} GB to be had at once; smaller batches take less",
+                       bytes / 1e9);
+  }
   const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+// "bench io" for an error of "[bench io]" in `tpgm bench`.
+std::string whole_name(const std::string& name, const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.starts_with("[" + name + " ") ? text.substr(1, text.find(']') - 1) : name;
 }
 
 int run(const char* name, const Run& command) {
@@ -28,7 +43,7 @@ int run(const char* name, const Run& command) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
     return 2;
   } catch (const c10::Error& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
+    say(fmt::format("tpgm {}: {}\n", whole_name(name, error), error_text(error)));
   } catch (const std::exception& error) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
   }

@@ -34,9 +34,6 @@ struct UsageError : std::runtime_error {
 /// Prints to stderr. Never throws: it may be closed.
 void say(const std::string& text);
 
-/// Throws, for the command, unless `device` is "cpu", or "cuda" or "cuda:N" and there is such a one.
-void check_device(const char* command, const std::string& device);
-
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.
 template <typename Parse>
 CLI::Validator parses(const Parse& parse) {

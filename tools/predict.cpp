@@ -30,7 +30,7 @@ namespace tpgm::tools {
 namespace {
 
 struct Arguments {
-  std::string model, checkpoint, head, where, output, csv, class_list, device = "cpu";
+  std::string model, checkpoint, head, where, output, csv, class_list, device = "auto";
   std::string classes = "all", decode = "exact", interpolation = "bicubic";
   std::vector<std::string> domains;
   std::vector<double> mean, std;
@@ -92,7 +92,7 @@ LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<
 class Predictor {
  public:
   Predictor(const Arguments& args, const LoadedClassifier& loaded)
-      : args_(args), model_(*loaded.model), device_(args.device) {
+      : args_(args), model_(*loaded.model), device_(find_device(args.device, "predict")) {
     const std::string& name = loaded.metadata.at("tpgm.model");
     const Family family = is_script(name) ? Family::kResNet : parse_model(name).family;
     const Normalization usual = normalization(family);
@@ -266,7 +266,7 @@ void take_view(Arguments& args, const Metadata& metadata) {
 }
 
 int predict(Arguments args) {
-  check_device("predict", args.device);
+  find_device(args.device, "predict");  // throws before a checkpoint is read
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -365,7 +365,7 @@ Run configure_predict(CLI::App& app) {
                  "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
   args->loader.add_to(app);
-  app.add_option("--device", args->device, "cpu, cuda or cuda:N");
+  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N");
   app.add_flag("--amp", args->amp, "Compute in bf16 where that is safe");
   app.add_flag("--json", args->json, "The summary for a program to read");
   return [args] { return predict(*args); };

@@ -24,13 +24,13 @@ Progress::~Progress() {
 
 void Progress::add(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  done_ += bytes;
+  done_ = std::min(total_, done_ + bytes);  // what is done again counts once
   const auto now = Clock::now();
   if (now < next_) return;
   next_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
   const double seconds = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done_) / seconds;
-  const double left = static_cast<double>(total_ - std::min(done_, total_)) / rate;
+  const double left = static_cast<double>(total_ - done_) / rate;
   const auto speed =
       rate >= 10 ? amount_text_(static_cast<size_t>(rate)) + "/s" : fmt::format("{:.2f} s each", 1 / rate);
   say(fmt::format("{}{}: {} of {} ({:.0f} %), {}, {:.0f} s left{}", terminal_ ? "\r" : "", what_,

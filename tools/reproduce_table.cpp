@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 
+#include "tools/shared_files.h"
 #include "tools/sweep.h"
 #include "tools/text.h"
 #include "tpgm/core/names.h"
@@ -172,16 +173,7 @@ std::vector<fs::path> recipe_roots(const std::string& given) {
     TORCH_CHECK(is_folder(given), "[reproduce] --recipes '", given, "' is no folder");
     return {fs::absolute(given)};
   }
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  std::vector<fs::path> roots;
-  for (const fs::path& root : {fs::absolute("recipes"), program / "../../../recipes",  // as it is built
-                               program / "../../share/tpgm/recipes"}) {                // as installed
-    const auto normal = root.lexically_normal();
-    if (is_folder(normal) && std::find(roots.begin(), roots.end(), normal) == roots.end())
-      roots.push_back(normal);
-  }
-  return roots;
+  return shared_folders("recipes");
 }
 
 std::vector<TableFolder> tables_below(const fs::path& path, const std::string& name) {

@@ -14,12 +14,13 @@
 #include "tpgm/models/registry.h"
 #include "tpgm/models/weights.h"
 #include "tpgm/models/zero_shot.h"
+#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {
 
 struct Arguments {
-  std::string model, checkpoint, key, classnames, templates, vocab, output, device = "cpu";
+  std::string model, checkpoint, key, classnames, templates, vocab, output, device = "auto";
   std::int64_t batch_size = 256;
 };
 
@@ -50,7 +51,7 @@ void warn_of_twins(const std::vector<std::string>& names) {
 
 int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
-  check_device("zeroshot", args.device);
+  const auto device = find_device(args.device, "zeroshot");
   const auto names = class_names_of(args.classnames);
   AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
@@ -64,14 +65,14 @@ int zeroshot(const Arguments& args) {
   const Tokenizer tokenizer = find_tokenizer(args.vocab, args.checkpoint, *weights.config.vocab);
   const auto text = make_clip_text(weights.config);
   load_state_dict(*text, weights.text(), {}, args.checkpoint);
-  text->to(at::Device(args.device));
+  text->to(device);
   const at::Tensor* scale = weights.tensors.find("logit_scale");
   TORCH_CHECK(scale != nullptr, "[zeroshot] '", args.checkpoint, "' has no logit_scale");
 
   ZeroShotHead head;
   {
     Progress progress("tpgm zeroshot", names.size() * templates.size(), sentences_text);
-    head = make_zero_shot(*text, scale->to(at::Device(args.device), at::kFloat), tokenizer, names, templates,
+    head = make_zero_shot(*text, scale->to(device, at::kFloat), tokenizer, names, templates,
                           ZeroShotOptions().batch_size(args.batch_size), progress.callback());
   }
   if (head.truncated > 0) {
@@ -109,7 +110,7 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
-  app.add_option("--device", args->device, "cpu, cuda or cuda:N");
+  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N");
   return [args] { return zeroshot(*args); };
 }
 

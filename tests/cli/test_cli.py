@@ -82,7 +82,7 @@ class CommandTest(Command):
         for command, defaults in {
             ("theory",): {"--dims": "64", "--samples": "32", "--draws": "10", "--seed": "0", "--drift": "1"},
             ("bench",): {},
-            ("bench", "projection"): {"--device": "cpu", "--model-like": "resnet50", "--dtype": "float32", "--repeats": "20"},
+            ("bench", "projection"): {"--device": "auto", "--model-like": "resnet50", "--dtype": "float32", "--repeats": "20"},
             ("list",): {"--json": ""},
         }.items():
             self.assertIn(command[0], commands)
@@ -137,10 +137,10 @@ class CommandTest(Command):
         if has_gpu():
             self.skipTest("there is a GPU")
         said = self.expect_one_line(1, "bench", "projection", "--device", "cuda")
-        self.assertTrue(said.startswith("tpgm bench: --device cuda"), said)
+        self.assertTrue(said.startswith("tpgm bench projection: --device cuda"), said)
 
     def test_bench_projection(self):
-        result = json.loads(self.expect(0, "bench", "projection", "--json", "--repeats", "1"))
+        result = json.loads(self.expect(0, "bench", "projection", "--device", "cpu", "--json", "--repeats", "1"))
         self.assertEqual((result["device"], result["model"], result["dtype"]), ("cpu", "resnet50", "float32"))
         self.assertEqual(result["tensors"], 161)  # of torchvision's ResNet-50
         self.assertAlmostEqual(result["megabytes"], 25557032 * 4 / 1e6, delta=0.01 * 102)

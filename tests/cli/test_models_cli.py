@@ -137,7 +137,8 @@ class ZeroShot(ModelsCommand):
         self.assertIn("did you mean 'clip-vit-b-32'", self.refused(2, model="clip-vit-b-33"))
         self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
         self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))
-        self.assertIn("expected cpu, cuda or cuda:N", self.refused(2, device="tpu"))
+        for device in ("tpu", "cuda:x", "cuda:", "cpu:x"):
+            self.assertIn("expected auto, cpu, cuda or cuda:N", self.refused(device=device))
 
 
 class ConvertTo(ModelsCommand):
@@ -182,7 +183,7 @@ class ConvertTo(ModelsCommand):
 
 
 class BenchStep(ModelsCommand):
-    SMALL = ("bench", "step", "--model", "vit:width=32,depth=1,heads=2,patch=8,image_size=16", "-b", "2", "--repeats", "1",
+    SMALL = ("bench", "step", "--device", "cpu", "--model", "vit:width=32,depth=1,heads=2,patch=8,image_size=16", "-b", "2", "--repeats", "1",
              "--warmup", "0", "--classes", "4")
 
     def test_ours_alone(self):
@@ -208,8 +209,8 @@ class BenchStep(ModelsCommand):
     def test_compare_says_why_a_row_cannot_run(self):
         rival = self.folder / "rival.py"
         rival.write_text("""print('{"error": "no torch here"}')""")
-        result = tpgm(*self.SMALL, "--compare", "--methods", "ft", "--python", sys.executable, "--rival", rival)
-        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        result = tpgm(*self.SMALL, "--compare", "--no-compile", "--methods", "ft", "--python", sys.executable, "--rival", rival)
+        self.assertEqual((result.returncode, result.stderr), (1, "tpgm bench step: Python loads its library\n"))
         rows = result.stdout
         self.assertRegex(rows, "(?m)^Python  .*no torch here$")
         self.assertRegex(rows, r"(?m)^tpgm: plain +\d")
@@ -232,7 +233,38 @@ class BenchStep(ModelsCommand):
         self.assertIn("neither --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
         self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
-        self.assertIn("could not run", self.error(1, *self.SMALL, "--python", "/nowhere/python", "--rival", __file__))
+        self.assertIn("'/nowhere/python' is no Python", self.error(1, *self.SMALL, "--compare", "--python", "/nowhere/python"))
+        self.assertIn("there is no '/nowhere.py'", self.error(1, *self.SMALL, "--python", sys.executable, "--rival", "/nowhere.py"))
+        lacking = self.folder / "python"
+        lacking.write_text("#!/bin/sh\necho lacks torch timm\n")
+        lacking.chmod(0o755)
+        self.assertIn("has no torch timm; pip install", self.error(1, *self.SMALL, "--python", lacking))
+        self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18", "-b", "1048576"))
+
+    def test_a_faster_side_may_have_made_more_steps(self):
+        rival = self.folder / "rival.py"
+        run = {"name": "slow", "torch": "2", "losses": [1.5], "inference_loss": 1.25,
+               "training": {"ms": 1, "peak_mib": 0, "reserved_mib": 0},
+               "inference": {"ms": 1, "peak_mib": 0, "reserved_mib": 0}}
+        rival.write_text(f"""import json, os, sys
+folder = os.path.dirname(sys.argv[1])
+go, done = open(folder + "/go", "rb", buffering=0), open(folder + "/done", "wb", buffering=0)
+for phase in range(2):
+    done.write(b".")
+    for step in range(2):
+        go.read(1)
+        done.write(b".")
+print(json.dumps({{"runs": [{run}]}}))
+""")
+        options = (*self.SMALL, "--python", sys.executable, "--rival", rival)
+        options = ["2" if before == "--repeats" else option for before, option in zip(("", *options), options)]
+        text = self.run_ok(*options).stdout
+        self.assertRegex(text, r"(?m)^loss +step 1 +evaluation$")
+        self.assertRegex(text, r"(?m)^  tpgm differs by +[\d.e+-]+ *$")
+        report = json.loads(self.run_ok(*options, "--json").stdout)
+        self.assertEqual((len(report["ours"]["losses"]), len(report["rivals"][0]["loss_differences"])), (2, 1))
+        self.assertNotIn("inference_loss_difference", report["rivals"][0])
+
 
 
 if __name__ == "__main__":

@@ -538,6 +538,7 @@ class Recipes(TrainCommand):
                 (1, "did you mean 'resnet50'?", (), {"model": "resnet51"}),
                 (1, "learns from radius data, and there are none", ("--method", "tpgm", "--radius-fraction", "0"), {}),
                 (1, "are options of lp-ft, not of ft", ("--lp-epochs", "1"), {}),
+                (1, "the head is what its first phase trains", ("--method", "lp-ft", "--head-lr", "0"), {}),
                 (1, "--head checkpoint needs a --checkpoint", ("--head", "checkpoint"), {}),
                 (1, "cannot open '/nowhere'", ("--checkpoint", "/nowhere"), {}),
                 (1, "expected auto, cpu, cuda or cuda:N", (), {"device": "tpu"})):

@@ -384,6 +384,8 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
     TORCH_CHECK(*options.lp_epochs <= options.epochs, "[train] --lp-epochs ", *options.lp_epochs,
                 " are more than --epochs ", options.epochs);
     options.lp_lr = options.lp_lr.value_or(options.lr);
+    TORCH_CHECK(options.head_lr.value_or(1) > 0,
+                "[train] --head-lr 0 with lp-ft: the head is what its first phase trains");
   } else {
     TORCH_CHECK(!options.lp_epochs && !options.lp_lr,
                 "[train] --lp-epochs and --lp-lr are options of lp-ft, not of ", options.method);
@@ -434,13 +436,18 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
 }  // namespace
 
 c10::Device find_device(const std::string& text, const std::string& call) {
-  const bool cuda = text == "cuda" || text.starts_with("cuda:");
   if (text == "auto") return torch::cuda::is_available() ? c10::Device("cuda:0") : c10::Device("cpu");
-  TORCH_CHECK(cuda || text == "cpu", "[", call, "] --device ", text, ": expected auto, cpu, cuda or cuda:N");
-  if (!cuda) return c10::kCPU;
+  c10::Device device = c10::kCPU;
+  bool known = false;
+  try {
+    device = c10::Device(text == "cuda" ? "cuda:0" : text);
+    known = text == "cpu" || device.is_cuda();
+  } catch (const c10::Error&) {
+  }
+  TORCH_CHECK(known, "[", call, "] --device ", text, ": expected auto, cpu, cuda or cuda:N");
+  if (device.is_cpu()) return device;
   TORCH_CHECK(torch::cuda::is_available(), "[", call, "] --device ", text,
               ": no CUDA device is visible, or this LibTorch was built without CUDA");
-  const c10::Device device(text == "cuda" ? "cuda:0" : text);
   TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[", call, "] --device ", text,
               ": there are ", torch::cuda::device_count(), " devices");
   return device;

@@ -1,0 +1,42 @@
+#include "benchmarks/python.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+
+namespace tpgm::benchmarks {
+
+std::string in_shell(const std::filesystem::path& path) {
+  std::string text = "'";
+  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+void check_python(const std::string& call, const std::string& python, const std::filesystem::path& script,
+                  const std::vector<std::string>& modules) {
+  TORCH_CHECK(std::filesystem::exists(script), "[", call, "] --rival: there is no '", script.string(), "'");
+  std::string command =
+      in_shell(python) +
+      R"( -c 'import importlib.util as u, sys; print("lacks", *[m for m in sys.argv[1:] if not u.find_spec(m)])')";
+  for (const auto& module : modules) command += " " + module;
+  FILE* pipe = ::popen((command + " 2> /dev/null").c_str(), "r");
+  TORCH_CHECK(pipe != nullptr, "[", call, "] cannot run a shell");
+  std::string said(1024, '\0');
+  said.resize(std::fread(said.data(), 1, said.size(), pipe));
+  const int status = ::pclose(pipe);
+  constexpr std::string_view kLacks = "lacks";
+  TORCH_CHECK(status == 0 && said.starts_with(kLacks), "[", call, "] --python '", python,
+              "' is no Python 3 that runs");
+  said.pop_back();  // the end of the line
+  TORCH_CHECK(said == kLacks, "[", call, "] --python '", python, "' has no ", said.substr(kLacks.size() + 1),
+              "; pip install torch torchvision timm open_clip_torch safetensors is what all rivals take");
+}
+
+std::string status_text(int status) {
+  return WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
+                           : fmt::format("signal {}", WTERMSIG(status));
+}
+
+}  // namespace tpgm::benchmarks

@@ -1,0 +1,36 @@
+// What the commands below `tpgm bench` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/progress.h"
+#include "tools/text.h"
+
+namespace tpgm::tools {
+
+/// measure(options), with a line that tells how far it is; it is gone when the report is printed.
+template <class Options, class Measure>
+auto with_progress(const std::string& what, Options options, Measure&& measure) {
+  std::optional<Progress> progress;
+  options.progress = [&](std::int64_t steps) {
+    progress.emplace(what, static_cast<size_t>(steps),
+                     [](size_t count) { return grouped(static_cast<int64_t>(count)); });
+    return [&progress] { progress->add(1); };
+  };
+  return measure(options);
+}
+
+/// The rival's script, `given` or ours of that name, or nothing without a Python. Throws if they are not
+/// there, or the Python has not what ours needs.
+std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
+                                 const std::string& name, const std::vector<std::string>& modules);
+
+/// `--rival`.
+void add_rival(CLI::App& app, std::string& path, const std::string& name);
+
+}  // namespace tpgm::tools
