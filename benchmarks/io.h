@@ -15,7 +15,7 @@ struct IoOptions {
   std::int64_t repeats = 3;
   std::string python;  ///< an interpreter with torch and safetensors, to run rivals/io.py on the same files
   std::filesystem::path rival;  ///< that script
-  Progress progress;
+  StartProgress progress;
 };
 
 /// Medians in seconds; the inputs are in the page cache. Every write ends with fsync, save Python's, which

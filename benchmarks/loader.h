@@ -21,7 +21,7 @@ struct LoaderBenchOptions {
   std::filesystem::path folder;  ///< for the files, removed in the end
   std::string python;            ///< an interpreter to run the rival; empty: ours alone
   std::filesystem::path rival;   ///< rivals/loader.py
-  Progress progress;
+  StartProgress progress;
 };
 
 /// Medians of turns of two batches.

@@ -17,7 +17,7 @@ struct ProjectionOptions {
   std::string model = "resnet50";
   at::ScalarType dtype = at::kFloat;
   std::int64_t repeats = 20;
-  Progress progress;
+  StartProgress progress;
 };
 
 /// Medians of one run; every repetition starts with cold caches.

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cstdio>
+#include <string_view>
 
 namespace tpgm::benchmarks {
 

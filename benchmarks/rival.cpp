@@ -111,8 +111,8 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
   // Open in both directions, or opening would wait for the other side.
   go_ = ::open(go.c_str(), O_RDWR | O_CLOEXEC);
   done_ = ::open(done.c_str(), O_RDWR | O_CLOEXEC);
-  options.say(options.compile ? "Python loads its library, and compiles the model: a minute or more"
-                              : "Python loads its library");
+  options.say(fmt::format("Python loads its library{}{}", options.compile ? ", compiles the model" : "",
+                          options.device.is_cpu() ? "" : " and is measured"));
   pipe_ =
       ::popen(fmt::format("{} {} {}", in_shell(python_), in_shell(script_), in_shell(input)).c_str(), "r");
   TORCH_CHECK(pipe_ != nullptr && go_ >= 0 && done_ >= 0, "[bench step] cannot run Python");

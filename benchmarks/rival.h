@@ -17,7 +17,8 @@ namespace tpgm::benchmarks {
 /// words, if it has failed.
 class Rival {
  public:
-  /// `model` has the weights it starts with, on the CPU as `batch` is. See check_python().
+  /// `model` has the weights it starts with, on the CPU as `batch` is. Python and script
+  /// are what check_python() has seen.
   Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
         const StepBatch& batch, bool inference);
   ~Rival();

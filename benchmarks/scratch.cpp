@@ -2,9 +2,11 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "benchmarks/python.h"
@@ -17,14 +19,16 @@ Scratch::Scratch(const fs::path& parent, const std::string& call) {
   std::error_code error;
   TORCH_CHECK(fs::is_directory(parent, error), "[", call, "] '", parent.string(),
               "' is no folder to put files in");
-  std::string name = call;
+  std::string name = "tpgm-" + call + "-XXXXXX";
   std::replace(name.begin(), name.end(), ' ', '-');
-  path_ = fs::absolute(parent) / fmt::format("tpgm-{}-{}", name, ::getpid());
-  fs::create_directory(path_, error);
-  TORCH_CHECK(!error, "[", call, "] cannot make a folder in '", parent.string(), "': ", error.message());
+  name = (fs::absolute(parent) / name).string();
+  TORCH_CHECK(::mkdtemp(name.data()) != nullptr, "[", call, "] cannot make a folder in '", parent.string(),
+              "': ", std::strerror(errno));
+  path_ = name;
   // An interrupt from the terminal reaches it too.
   remover_ =
-      ::popen(fmt::format("trap '' INT TERM HUP; read _; rm -rf -- {}", in_shell(path_)).c_str(), "we");
+      ::popen(fmt::format("trap '' INT TERM HUP QUIT; read _; rm -rf -- {}", in_shell(path_)).c_str(), "we");
+  if (remover_ == nullptr) fs::remove(path_, error);
   TORCH_CHECK(remover_ != nullptr, "[", call, "] cannot run a shell");
 }
 

@@ -39,7 +39,7 @@ struct StepOptions {
   std::filesystem::path rival;          ///< rivals/step.py
   bool compile = false;                 ///< time torch.compile too
   std::filesystem::path folder;         ///< for what the rival reads; removed in the end
-  Progress progress;                    ///< of our steps
+  StartProgress progress;               ///< of our steps
   std::function<void(const std::string&)> say = [](const std::string&) {};  ///< what takes long
 };
 

@@ -168,17 +168,19 @@ int bench_io(const IoArguments& args) {
 std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
                                  const std::string& name, const std::vector<std::string>& modules) {
   if (python.empty()) return {};
-  const auto folders = shared_folders("benchmarks/rivals");
-  TORCH_CHECK(!given.empty() || !folders.empty(), "[", call, "] there is no benchmarks/rivals/", name,
+  std::filesystem::path script = given;
+  for (const auto& folder : shared_folders("benchmarks/rivals")) {
+    if (script.empty() && std::filesystem::exists(folder / name)) script = folder / name;
+  }
+  TORCH_CHECK(!script.empty(), "[", call, "] there is no benchmarks/rivals/", name,
               " beside the program; say where it is with --rival");
-  const std::filesystem::path script = given.empty() ? folders.front() / name : std::filesystem::path(given);
   benchmarks::check_python(call, python, script, given.empty() ? modules : std::vector<std::string>());
   return script;
 }
 
 void add_rival(CLI::App& app, std::string& path, const std::string& name) {
   app.add_option("--rival", path,
-                 "The rival's script; default: benchmarks/rivals/" + name + ", that came with this");
+                 "The rival's script; default: benchmarks/rivals/" + name + ", which comes with tpgm");
 }
 
 Run configure_bench(CLI::App& app) {

@@ -200,7 +200,7 @@ void print(const StepArguments& args, const StepReport& report, const benchmarks
   }
   fmt::print("\n{:<44}{:>10}\n", "the loop around it", "ms");
   fmt::print("{:<44}{:>10.2f}\n", "training step, by itself", loop.step_ms);
-  fmt::print("{:<44}{:>10.2f}   {:+.1f} %\n", "the same through tpgm train, in turns", loop.trainer_ms,
+  fmt::print("{:<44}{:>10.2f}   {:+.1f} %\n", "through tpgm train, without data, in turns", loop.trainer_ms,
              100 * (loop.trainer_ms / loop.step_ms - 1));
 
   fmt::print(
@@ -336,7 +336,8 @@ void print(const StepArguments& args, const MethodsReport& report) {
       "\nMedians of {} after {}{} that do not count, all from the same weights on the same images{}; "
       "LibTorch "
       "{}{}.\n"
-      "× plain: the row's time over plain fine-tuning's{}. Beyond plain: memory without the radius batch, in "
+      "×: the row's time over Python's or plain fine-tuning's{}. Beyond plain: memory without the radius "
+      "batch, in "
       "copies\n"
       "of the weights in float32 ({:.0f} MiB){}.\n"
       "Losses: plain's should be the library's. A method that holds weights near the pre-trained ones has "

@@ -19,18 +19,23 @@ std::string error_text(const c10::Error& error) {
   constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
   if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
     const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);
-    return fmt::format("out of memory: there are no {:.1f} GB to be had at once; smaller batches take less",
-                       bytes / 1e9);
+    return fmt::format(
+        "out of memory: there are no {:.1f} GB to be had at once; if they are a batch, make it smaller",
+        bytes / 1e9);
   }
   const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);
 }
+
+namespace {
 
 // "bench io" for an error of "[bench io]" in `tpgm bench`.
 std::string whole_name(const std::string& name, const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   return text.starts_with("[" + name + " ") ? text.substr(1, text.find(']') - 1) : name;
 }
+
+}  // namespace
 
 int run(const char* name, const Run& command) {
   int status = 1;

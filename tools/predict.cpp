@@ -91,8 +91,8 @@ LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<
 
 class Predictor {
  public:
-  Predictor(const Arguments& args, const LoadedClassifier& loaded)
-      : args_(args), model_(*loaded.model), device_(find_device(args.device, "predict")) {
+  Predictor(const Arguments& args, const LoadedClassifier& loaded, c10::Device device)
+      : args_(args), model_(*loaded.model), device_(device) {
     const std::string& name = loaded.metadata.at("tpgm.model");
     const Family family = is_script(name) ? Family::kResNet : parse_model(name).family;
     const Normalization usual = normalization(family);
@@ -266,7 +266,7 @@ void take_view(Arguments& args, const Metadata& metadata) {
 }
 
 int predict(Arguments args) {
-  find_device(args.device, "predict");  // throws before a checkpoint is read
+  const auto device = find_device(args.device, "predict");
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -287,7 +287,7 @@ int predict(Arguments args) {
   const auto parts = parts_of(data, args.domains);
 
   const size_t pictures = count_pictures(parts);
-  Predictor predictor(args, loaded);
+  Predictor predictor(args, loaded, device);
   std::vector<Predictions> all;
   {
     Progress progress("tpgm predict", pictures, pictures_text);
@@ -365,7 +365,8 @@ Run configure_predict(CLI::App& app) {
                  "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
   args->loader.add_to(app);
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N");
+  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
+      ->check(parses(parse_device));
   app.add_flag("--amp", args->amp, "Compute in bf16 where that is safe");
   app.add_flag("--json", args->json, "The summary for a program to read");
   return [args] { return predict(*args); };

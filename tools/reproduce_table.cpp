@@ -173,7 +173,11 @@ std::vector<fs::path> recipe_roots(const std::string& given) {
     TORCH_CHECK(is_folder(given), "[reproduce] --recipes '", given, "' is no folder");
     return {fs::absolute(given)};
   }
-  return shared_folders("recipes");
+  auto roots = shared_folders("recipes");
+  if (const auto here = fs::absolute("recipes");
+      is_folder(here) && std::find(roots.begin(), roots.end(), here) == roots.end())
+    roots.insert(roots.begin(), here);
+  return roots;
 }
 
 std::vector<TableFolder> tables_below(const fs::path& path, const std::string& name) {

@@ -7,8 +7,7 @@
 
 namespace tpgm::tools {
 
-/// Folders of that name in the working directory, in the sources this was built from and where it is
-/// installed; those that are there.
+/// Folders of that name in the sources this was built from and where it is installed; those that are there.
 std::vector<std::filesystem::path> shared_folders(const std::string& name);
 
 }  // namespace tpgm::tools

@@ -110,7 +110,8 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N");
+  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
+      ->check(parses(parse_device));
   return [args] { return zeroshot(*args); };
 }
 

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 from concurrent.futures import ThreadPoolExecutor
@@ -138,6 +139,34 @@ class CommandTest(Command):
             self.skipTest("there is a GPU")
         said = self.expect_one_line(1, "bench", "projection", "--device", "cuda")
         self.assertTrue(said.startswith("tpgm bench projection: --device cuda"), said)
+
+    def test_benches_look_before_they_measure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            lacking = Path(folder) / "it's python"
+            lacking.write_text("#!/bin/sh\necho lacks torch\n")
+            lacking.chmod(0o755)
+            for bench in ("io", "loader"):
+                self.assertIn("has no torch; pip install", self.expect_one_line(1, "bench", bench, "--python", lacking))
+                self.assertIn("'/nowhere' is no folder", self.expect_one_line(1, "bench", bench, "--folder", "/nowhere"))
+
+    def test_bench_leaves_nothing_behind(self):
+        with tempfile.TemporaryDirectory() as folder:
+            below = Path(folder) / "it's here"
+            below.mkdir()
+            command = ("bench", "io", "--repeats", "1", "--folder", str(below), "--gigabytes")
+            self.expect(0, *command, "0.01")
+            self.assertEqual(list(below.iterdir()), [])
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with subprocess.Popen([COMMAND, *command, "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                    self.wait_for(lambda: list(below.glob("*/*")))
+                    process.send_signal(number)
+                self.wait_for(lambda: not list(below.iterdir()))
+
+    def wait_for(self, happened):
+        end = time.monotonic() + 60
+        while not happened():
+            self.assertLess(time.monotonic(), end, "waited in vain")
+            time.sleep(0.01)
 
     def test_bench_projection(self):
         result = json.loads(self.expect(0, "bench", "projection", "--device", "cpu", "--json", "--repeats", "1"))

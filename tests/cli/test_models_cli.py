@@ -137,8 +137,8 @@ class ZeroShot(ModelsCommand):
         self.assertIn("did you mean 'clip-vit-b-32'", self.refused(2, model="clip-vit-b-33"))
         self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
         self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))
-        for device in ("tpu", "cuda:x", "cuda:", "cpu:x"):
-            self.assertIn("expected auto, cpu, cuda or cuda:N", self.refused(device=device))
+        for device in ("tpu", "cuda:x", "cuda:", "cpu:0", "cuda:256"):
+            self.assertIn("expected auto, cpu, cuda or cuda:N", self.refused(2, device=device))
 
 
 class ConvertTo(ModelsCommand):
@@ -210,7 +210,8 @@ class BenchStep(ModelsCommand):
         rival = self.folder / "rival.py"
         rival.write_text("""print('{"error": "no torch here"}')""")
         result = tpgm(*self.SMALL, "--compare", "--no-compile", "--methods", "ft", "--python", sys.executable, "--rival", rival)
-        self.assertEqual((result.returncode, result.stderr), (1, "tpgm bench step: Python loads its library\n"))
+        self.assertEqual(result.returncode, 1)
+        self.assertTrue(result.stderr.startswith("tpgm bench step: Python loads its library"), result.stderr)
         rows = result.stdout
         self.assertRegex(rows, "(?m)^Python  .*no torch here$")
         self.assertRegex(rows, r"(?m)^tpgm: plain +\d")
@@ -239,7 +240,7 @@ class BenchStep(ModelsCommand):
         lacking.write_text("#!/bin/sh\necho lacks torch timm\n")
         lacking.chmod(0o755)
         self.assertIn("has no torch timm; pip install", self.error(1, *self.SMALL, "--python", lacking))
-        self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18", "-b", "1048576"))
+        self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):
         rival = self.folder / "rival.py"

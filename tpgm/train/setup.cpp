@@ -435,16 +435,21 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
 
 }  // namespace
 
-c10::Device find_device(const std::string& text, const std::string& call) {
-  if (text == "auto") return torch::cuda::is_available() ? c10::Device("cuda:0") : c10::Device("cpu");
-  c10::Device device = c10::kCPU;
-  bool known = false;
+std::optional<c10::Device> parse_device(const std::string& text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "cpu") return c10::Device(c10::kCPU);
+  const std::string name = text == "cuda" ? "cuda:0" : text;
   try {
-    device = c10::Device(text == "cuda" ? "cuda:0" : text);
-    known = text == "cpu" || device.is_cuda();
-  } catch (const c10::Error&) {
+    const c10::Device device(name);
+    if (device.is_cuda() && device.str() == name) return device;  // it reads 256 as 0
+  } catch (const c10::Error&) {                                   // the line below says what is expected
   }
-  TORCH_CHECK(known, "[", call, "] --device ", text, ": expected auto, cpu, cuda or cuda:N");
+  TORCH_CHECK(false, "[parse_device] --device ", text, ": expected auto, cpu, cuda or cuda:N");
+}
+
+c10::Device find_device(const std::string& text, const std::string& call) {
+  const auto device = parse_device(text).value_or(torch::cuda::is_available() ? c10::Device("cuda:0")
+                                                                              : c10::Device(c10::kCPU));
   if (device.is_cpu()) return device;
   TORCH_CHECK(torch::cuda::is_available(), "[", call, "] --device ", text,
               ": no CUDA device is visible, or this LibTorch was built without CUDA");

@@ -31,7 +31,9 @@ struct Pictures {
   LoaderOptions loader;  ///< device, channels, mean, std, workers and so on; of batches nothing
 };
 
-/// "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
+/// What --device says; nothing for "auto". Throws for what is no device's name.
+std::optional<c10::Device> parse_device(const std::string& text);
+/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
 c10::Device find_device(const std::string& text, const std::string& call);
 
 /// How a checkpoint says that it saw pictures ("tpgm.view" in its metadata); what it does not say is empty.

@@ -10,6 +10,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "tpgm/core/first_line.h"
 #include "tpgm/models/layers.h"
