@@ -55,7 +55,7 @@ struct LoaderReport {
 };
 
 /// Ours and the rival take turns with the same files, as the machine's speed may drift by more than they
-/// differ. Throws if the rival's script is not there or fails, with its own words.
+/// differ. Throws if the rival fails, with its own words.
 LoaderReport measure_loader(const LoaderBenchOptions& options);
 
 }  // namespace tpgm::benchmarks

@@ -81,9 +81,9 @@ struct StepReport {
   std::vector<StepTimes> rivals;  ///< eager, and compile if asked for; none without a Python
 };
 
-/// Throws if the device or the rival's script is not there, or the rival fails, with its own words. On the
-/// CPU the two take turns, step by step, as its speed may drift by more than they differ. On CUDA, where
-/// steps queue up, the rival goes first, and leaves the device empty.
+/// Throws if the rival fails, with its own words. On the CPU the two take turns, step by step, as its speed
+/// may drift by more than they differ. On CUDA, where steps queue up, the rival goes first, and leaves the
+/// device empty.
 StepReport measure_step(const StepOptions& options);
 
 /// A row of ours: a method and how many images it learns radii from in each step.
