@@ -11,9 +11,11 @@ namespace tpgm::kernels {
 /// Throws if the launch before it did not work.
 inline void check_launch() {
   if (const auto error = cudaGetLastError(); error != cudaSuccess) {
-    throw std::runtime_error(std::string("[tpgm] a CUDA kernel could not be launched: ") +
-                             cudaGetErrorString(error) +
-                             " (built for other GPUs? set TPGM_CUDA_ARCHITECTURES when configuring)");
+    const bool other_gpu =
+        error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;
+    throw std::runtime_error(
+        std::string("[tpgm] a CUDA kernel could not be launched: ") + cudaGetErrorString(error) +
+        (other_gpu ? " (built for other GPUs: set TPGM_CUDA_ARCHITECTURES when configuring)" : ""));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,13 +27,16 @@ void check(cublasStatus_t status) {
 
 void check(cudaError_t error) {
   if (error != cudaSuccess)
-    throw std::runtime_error(std::string("[tpgm] a matrix product could not be timed: ") +
-                             cudaGetErrorString(error) + "; --deterministic takes them untimed");
+    throw std::runtime_error(std::string("[tpgm] CUDA failed while matrix products were timed: ") +
+                             cudaGetErrorString(error) +
+                             "; it may be an earlier kernel's error, which CUDA_LAUNCH_BLOCKING=1 finds");
 }
 
 int current_device() {
   int device = 0;
-  check(cudaGetDevice(&device));
+  if (const auto error = cudaGetDevice(&device); error != cudaSuccess)
+    throw std::runtime_error(std::string("[tpgm] CUDA does not say which device is current: ") +
+                             cudaGetErrorString(error));
   return device;
 }
 
@@ -134,8 +138,11 @@ class Problem {
   cublasStatus_t run(cublasLtHandle_t handle, const Product& product, const cublasLtMatmulAlgo_t& algorithm,
                      void* workspace, cudaStream_t stream) const {
     const float one = 1, kept = product.add ? 1 : 0;
-    return cublasLtMatmul(handle, operation, &one, product.b.data, b, product.a.data, a, &kept, product.out,
-                          out, product.out, out, &algorithm, workspace, kProductWorkspace, stream);
+    const auto status =
+        cublasLtMatmul(handle, operation, &one, product.b.data, b, product.a.data, a, &kept, product.out, out,
+                       product.out, out, &algorithm, workspace, kProductWorkspace, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) cudaGetLastError();  // the status says it; the next launch is fine
+    return status;
   }
 
  private:
@@ -243,7 +250,7 @@ class Race {
     if (made) {
       candidates_.push_back({algorithm, Graph(executable), {}});
     } else {
-      cudaGetLastError();  // it is out, and nobody else's trouble
+      cudaGetLastError();  // of the capture: it is out, and nobody else's trouble
     }
   }
 
@@ -298,10 +305,14 @@ void time_algorithms(const Product& product, void* workspace, void* stream) {
   const Problem problem(product);
   Race race(problem, product, handle, workspace, static_cast<cudaStream_t>(stream));
   // Two lists, as what needs no workspace is seldom on the first.
-  for (const auto bytes : {kProductWorkspace, std::size_t{0}}) {
-    for (const auto& each : problem.proposals(handle, bytes, kMost)) race.enter(each);
+  auto proposed = problem.proposals(handle, kProductWorkspace, kMost);
+  std::ranges::copy(problem.proposals(handle, 0, kMost), std::back_inserter(proposed));
+  for (const auto& each : proposed) race.enter(each);
+  if (race.candidates().empty()) {
+    // None can run here; multiply() says so. Kept, so that nobody searches again.
+    if (!proposed.empty()) Chosen::all().keep(key_of(product, Choice::kFastest), proposed.front());
+    return;
   }
-  if (race.candidates().empty()) return;
   race.run();
 
   std::vector<cublasLtMatmulAlgo_t> others;
