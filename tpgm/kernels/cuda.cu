@@ -247,9 +247,9 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
 /// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
 __device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const TensorPlan& tensor) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     auto* ticket = args.tickets + piece.tensor;
     last = atomicAdd(ticket, 1u) == static_cast<std::uint32_t>(tensor.pieces) - 1;
     if (last) {
