@@ -16,7 +16,7 @@ Progress::Progress(std::string what, size_t total, std::string (*amount_text)(si
       total_(total),
       amount_text_(amount_text),
       terminal_(::isatty(STDERR_FILENO) == 1),
-      next_(begin_ + std::chrono::seconds(terminal_ ? 1 : 10)) {}
+      next_(Clock::now() + std::chrono::seconds(terminal_ ? 1 : 10)) {}
 
 Progress::~Progress() {
   if (shown_ && terminal_) say("\r\033[K");
@@ -26,17 +26,24 @@ void Progress::add(size_t bytes) {
   const std::lock_guard lock(mutex_);
   done_ = std::min(total_, done_ + bytes);  // what is done again counts once
   const auto now = Clock::now();
+  if (first_ == 0) {
+    first_ = done_;
+    first_at_ = now;
+  }
   if (now < next_) return;
   next_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
-  const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const double rate = static_cast<double>(done_) / seconds;
-  const double left = static_cast<double>(total_ - done_) / rate;
-  const auto speed =
-      rate >= 10 ? amount_text_(static_cast<size_t>(rate)) + "/s" : fmt::format("{:.2f} s each", 1 / rate);
-  say(fmt::format("{}{}: {} of {} ({:.0f} %), {}, {:.0f} s left{}", terminal_ ? "\r" : "", what_,
-                  amount_text_(done_), amount_text_(total_),
-                  100.0 * static_cast<double>(done_) / static_cast<double>(total_), speed, left,
-                  terminal_ ? "\033[K" : "\n"));
+  std::string speed;
+  if (done_ > first_) {
+    const double rate =
+        static_cast<double>(done_ - first_) / std::chrono::duration<double>(now - first_at_).count();
+    speed = fmt::format(
+        ", {}, {:.0f} s left",
+        rate >= 10 ? amount_text_(static_cast<size_t>(rate)) + "/s" : fmt::format("{:.2f} s each", 1 / rate),
+        static_cast<double>(total_ - done_) / rate);
+  }
+  say(fmt::format("{}{}: {} of {} ({:.0f} %){}{}", terminal_ ? "\r" : "", what_, amount_text_(done_),
+                  amount_text_(total_), 100.0 * static_cast<double>(done_) / static_cast<double>(total_),
+                  speed, terminal_ ? "\033[K" : "\n"));
   std::fflush(stderr);
   shown_ = true;
 }

@@ -32,10 +32,11 @@ class Progress {
   std::mutex mutex_;
   std::string what_;
   size_t total_, done_ = 0;
+  size_t first_ = 0;  // what the first add() brought, which no rate counts: it may have loaded a library
   std::string (*amount_text_)(size_t);
   bool terminal_;
   bool shown_ = false;
-  Clock::time_point begin_ = Clock::now(), next_;
+  Clock::time_point next_, first_at_;
 };
 
 }  // namespace tpgm::tools
