@@ -6,6 +6,7 @@
 
 #include "model_files.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/methods/ft.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/train/step.h"
 
@@ -166,6 +167,31 @@ TEST_F(Script, MovesWithItsOwner) {
   EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
 }
 
+TEST_F(Script, ThatWaitsForTheDeviceCannotBeRecordedOnCuda) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
+  const std::string model = save(
+      "    x = x.flatten(1) * self.scale\n    if float(x.max()) > 1e9:\n        x = x * 0.5\n    return x\n");
+  const auto loaded =
+      load_classifier(model + ":image_size=4", "",
+                      LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(4)));
+  auto& classifier = *loaded.model;
+  classifier.to(at::kCUDA);
+  Ft method(classifier);
+  Optimizer optimizer({{classifier.named_parameters()}}, OptimOptions());
+  const auto cuda = at::TensorOptions(at::kCUDA);
+  const at::Tensor images = at::randn({8, 3, 4, 4}, cuda), labels = at::zeros({8}, cuda.dtype(at::kLong));
+  const auto steps = [&](bool graph) {
+    TrainingStep step(classifier, method, optimizer, StepOptions().cuda_graph(graph));
+    for (int i = 0; i < 5; ++i) step.step(images, labels, labels, 1e-3);
+  };
+  const std::string error = error_of([&] { steps(true); });
+  EXPECT_TRUE(has(error, "could not be recorded, as something in it waits for the device"));
+  EXPECT_TRUE(has(error, "--no-cuda-graph"));
+  EXPECT_FALSE(has(error, "other sizes"));
+  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  steps(false);
+}
+
 TEST_F(Script, WhatIsNoModelIsRefused) {
   const auto error = [&](const std::string& model) {
     return error_of([&] { ScriptBackbone backbone(model); });
@@ -175,7 +201,7 @@ TEST_F(Script, WhatIsNoModelIsRefused) {
   EXPECT_TRUE(has(error(save("    return x.flatten(1)\n", false)), "has no parameters"));
   EXPECT_TRUE(has(error(save("    return x * self.scale\n")), "returns Float [1,3,224,224] for 1 images"));
   EXPECT_TRUE(has(error(save("    return x.flatten(1) @ x.flatten(1) * self.scale\n")),
-                  "fails on images [1,3,224,224]"));
+                  "fails on images [1,3,224,224]: mat1 and mat2 shapes cannot be multiplied"));
   EXPECT_TRUE(has(error("script:" + file("nowhere.pt").string()), "is no file"));
   write("text.pt", "hello");
   EXPECT_TRUE(has(error("script:" + file("text.pt").string()), "is no TorchScript module"));
