@@ -26,6 +26,7 @@
 
 #include "benchmarks/python.h"
 #include "benchmarks/scratch.h"
+#include "benchmarks/timing.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/data/encode.h"
 #include "tpgm/data/loader.h"
@@ -40,11 +41,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kWidth = 500, kHeight = 375;
 constexpr std::int64_t kTurnBatches = 2, kListLines = 1'000'000;
 constexpr std::size_t kClasses = 10, kImagesPerShard = 250;
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // --- files -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@
 
 namespace tpgm::benchmarks {
 
-/// Throws if the device is not there. `repeats`: where the options say nothing.
+/// `repeats`: where the options say nothing.
 StepSetting make_setting(const StepOptions& options, std::int64_t repeats);
 
 /// The same weights every time, on the CPU.

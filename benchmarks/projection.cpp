@@ -6,13 +6,12 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 
 #include "benchmarks/shapes.h"
+#include "benchmarks/timing.h"
 
 namespace tpgm::benchmarks {
 namespace {
@@ -37,25 +36,17 @@ class Timer {
         times.push_back(ms);
       }
     }
-    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return times[times.size() / 2];
+    return median(times);
   }
 
  private:
   double time_ms(const std::function<void()>& work) {
-    if (device_.is_cpu()) {
-      const auto start = std::chrono::steady_clock::now();
-      work();
-      return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    }
-    const auto stream = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
-    c10::Event start(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    c10::Event stop(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
-    start.record(stream);
+    if (device_.is_cpu()) return host_ms(work);
+    Marks marks(device_);
+    marks.add();
     work();
-    stop.record(stream);
-    stop.synchronize();
-    return start.elapsedTime(stop);
+    marks.add();
+    return marks.laps().front();
   }
 
   at::Device device_;

@@ -63,13 +63,14 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   settle(runner, setting.warmup_s, device);
 }
 
-/// On CUDA, where steps queue up, after the warm-up of all: in two turns of many steps, there and back, each
-/// after a while in which the GPU's clock settles to the runner's own work.
+/// On CUDA, where steps queue up, after the warm-up of all, the first's last: in two turns of many steps,
+/// there and back, with a while at each change in which the GPU's clock settles to the runner's own work.
 void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::Device device) {
   const std::int64_t turns = runners.size() > 1 ? std::min<std::int64_t>(2, setting.repeats) : 1;
+  const Runner* at_work = runners.front();
   for (std::int64_t turn = 0; turn < turns; ++turn, std::ranges::reverse(runners)) {
     for (auto* runner : runners) {
-      if (turns > 1) settle(*runner, setting.warmup_s, device);
+      if (std::exchange(at_work, runner) != runner) settle(*runner, setting.warmup_s, device);
       runner->meter->call(runner->work);  // the first that counts is launched while this one runs
       Marks marks(device);
       marks.add();

@@ -38,7 +38,7 @@ struct StepOptions {
   std::string python;                   ///< an interpreter to run the rival; empty: ours alone
   std::filesystem::path rival;          ///< rivals/step.py
   bool compile = false;                 ///< time torch.compile too
-  std::filesystem::path folder;         ///< for what the rival reads; removed in the end
+  std::filesystem::path folder;         ///< for files: what the rival reads, a run
   StartProgress progress;               ///< of our steps
   std::function<void(const std::string&)> say = [](const std::string&) {};  ///< what takes long
 };
@@ -50,7 +50,7 @@ struct StepSetting {
   std::int64_t image_size = 0, channels = 0;
   bool channels_last = false;
   std::int64_t warmup = 0, repeats = 0;
-  double warmup_s = 0;  ///< at least so long
+  double warmup_s = 0;  ///< at least so long, and again where rows take turns
 };
 
 struct StepBatch {

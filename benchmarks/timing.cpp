@@ -31,8 +31,8 @@ void synchronize(c10::Device device) {
 }  // namespace
 
 double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 double host_ms(const std::function<void()>& work) {

@@ -11,7 +11,7 @@ struct LoopTimes {
   double step_ms = 0, trainer_ms = 0;
 };
 
-/// Of the options only those of the model, the batch and the device count, and the numbers of steps.
+/// The rival's options do not count.
 LoopTimes measure_loop(const StepOptions& options, const StepSetting& setting);
 
 }  // namespace tpgm::benchmarks

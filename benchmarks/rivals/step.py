@@ -16,6 +16,7 @@ import time
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from statistics import median
 
 from packages import Failure, load, load_torchvision
 
@@ -131,10 +132,6 @@ class Turns:
     def wait(self):
         if not os.read(self.go, 1):
             sys.exit("tpgm is gone")
-
-
-def median(laps):
-    return sorted(laps)[len(laps) // 2]
 
 
 class Run:

@@ -210,7 +210,7 @@ class Shards(DataCommand):
 class Predict(DataCommand):
     def predict(self, *arguments):
         self.output = self.folder / "out.safetensors"
-        return self.run_ok("predict", *arguments, "-o", self.output)
+        return self.run_ok("predict", *arguments, "--device", "cpu", "-o", self.output)
 
     def rows(self):
         with open(self.folder / "out.csv", newline="") as file:

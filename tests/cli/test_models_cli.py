@@ -65,7 +65,7 @@ class ZeroShot(ModelsCommand):
 
     def arguments(self, **changes):
         options = {"checkpoint": CLIP, "classnames": CLIP / "names.txt", "templates": CLIP / "templates.txt",
-                   "output": self.output} | changes
+                   "device": "cpu", "output": self.output} | changes
         flat = []
         for name, value in options.items():
             if value is not None:

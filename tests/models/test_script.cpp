@@ -167,7 +167,7 @@ TEST_F(Script, MovesWithItsOwner) {
   EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
 }
 
-TEST_F(Script, ThatWaitsForTheDeviceCannotBeRecordedOnCuda) {
+TEST_F(Script, ThatWaitsBreaksOffARecordingOnCuda) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
   const std::string model = save(
       "    x = x.flatten(1) * self.scale\n    if float(x.max()) > 1e9:\n        x = x * 0.5\n    return x\n");

@@ -309,7 +309,8 @@ void time_algorithms(const Product& product, void* workspace, void* stream) {
   std::ranges::copy(problem.proposals(handle, 0, kMost), std::back_inserter(proposed));
   for (const auto& each : proposed) race.enter(each);
   if (race.candidates().empty()) {
-    // None can run here; multiply() says so. Kept, so that nobody searches again.
+    // None could be timed. The first is kept, so that nobody searches again; if it cannot run, multiply()
+    // says so.
     if (!proposed.empty()) Chosen::all().keep(key_of(product, Choice::kFastest), proposed.front());
     return;
   }

@@ -142,9 +142,10 @@ at::Tensor ScriptBackbone::run(const at::Tensor& images) {
     const std::string what = first_line(failure);
     TORCH_CHECK(false, "[", kCall, "] '", path_.string(), "' fails on images ",
                 fmt::format("[{}]", fmt::join(images.sizes(), ",")), ": ", what,
-                what.starts_with("CUDA") ? ""
-                                         : "; does it want other sizes? They go behind the file, "
-                                           "script:FILE:image_size=32,channels=1");
+                what.find("CUDA") != std::string::npos
+                    ? ""
+                    : "; does it want other sizes? They go behind the file, "
+                      "script:FILE:image_size=32,channels=1");
   }
   TORCH_CHECK(output.isTensor(), "[", kCall, "] '", path_.string(), "' returns a ", output.tagKind(),
               ", expected one tensor [batch, features]; wrap the module so that it returns only that");

@@ -64,8 +64,9 @@ class TrainingStep {
   /// can be recorded, the first few steps of each kind run as they are; then one is recorded, and from there
   /// on a step is one launch that does the same, bit for bit. A batch of another shape, of radius data too,
   /// runs as it is. If recording fails (a model that waits for the device in its forward pass), the method
-  /// may have counted a step that was not taken, and none should be tried again in this process: LibTorch's
-  /// allocator does not forget a capture that was broken off. Recordings are forgotten when other parameters
+  /// may have counted a step that was not taken, and the process should end: LibTorch does not forget a
+  /// capture that was broken off (its allocator none, its generator of the device only with the next one that
+  /// succeeds; until then random numbers throw). Recordings are forgotten when other parameters
   /// train, or when weights or the optimizer's state have moved to other memory.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
