@@ -10,6 +10,7 @@
 #include "tests/support.h"
 #include "tpgm/models/fused_transformer.h"
 #include "tpgm/models/precision.h"
+#include "tpgm/models/products.h"
 #include "tpgm/models/recompute.h"
 #include "tpgm/models/registry.h"
 
@@ -206,6 +207,22 @@ TEST_P(Models, EvaluationFoldsBatchNormAndLeavesItAlone) {
 }
 
 TPGM_ON_EVERY_DEVICE(Models);
+
+TEST(ModelsOnCpu, ProductsOfOneDnnAreAtens) {
+  if (!at::hasMKLDNN()) GTEST_SKIP() << "LibTorch without oneDNN";
+  for (const auto& model : kSmallModels) {
+    SCOPED_TRACE(model);
+    const auto backbone = fresh(model, at::kCPU);
+    const at::Tensor images = images_for(*backbone, at::kCPU);
+    const auto expected = gradients(*backbone, images);
+    const AlwaysOneDnn one_dnn;
+    const Trace trace;
+    const auto found = gradients(*backbone, images);
+    const bool multiplies = model.find("heads") != std::string::npos;
+    EXPECT_EQ(Trace::seen().contains("mkldnn::_linear_pointwise"), multiplies);
+    expect_close(found, expected, 1e-4);
+  }
+}
 
 TEST(Attention, CopiesNothingForwardOrBackward) {
   Attention attention(64, 4);

@@ -1,6 +1,7 @@
 // Matrix products against ATen's in double precision, however their operands lie.
 #include <ATen/Context.h>
 
+#include <optional>
 #include <random>
 
 #include "tests/support.h"
@@ -64,6 +65,8 @@ TPGM_ON_EVERY_DEVICE(Products);
 TEST_P(Products, AgreeWithAtenInDoublePrecision) {
   for (const auto type : types()) {
     for (int round = 0; round < 60; ++round) {
+      std::optional<AlwaysOneDnn> one_dnn;
+      if (round % 3 != 0) one_dnn.emplace();
       at::globalContext().setBenchmarkCuDNN(round % 2 == 0);  // chosen by timing, and not
       const bool large = round % 10 == 0;                     // enough for a search
       const auto sizes = [&] { return large ? 768 : one_of({1, 8, 24, 50, 64, 200, 768}); };
@@ -94,6 +97,8 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
   for (const auto type : types()) {
     const Tensor x = at::randn({5, 7, 48}).to(device(), type).requires_grad_();
     const Tensor weight = at::randn({32, 48}).to(device(), type).requires_grad_();
+    const Tensor bias = at::randn({32}).to(device(), type).requires_grad_();
+    const AlwaysOneDnn one_dnn;
     for (const auto& dy :
          {at::randn({5, 7, 32}).to(device(), type), at::randn({5, 32, 7}).to(device(), type).mT(),
           at::randn({1}).to(device(), type).expand({5, 7, 32})}) {
@@ -102,6 +107,11 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
       weight.mutable_grad().reset();
       y.backward(dy);
       const Tensor rows = exact(x).view({-1, 48}), d_rows = exact(dy).reshape({-1, 32});
+      const Tensor shifted = linear_product(x, weight, bias);
+      EXPECT_LT((exact(shifted) - exact(y) - exact(bias)).abs().max().item<double>(),
+                type == at::kFloat ? 1e-5 : 0.3);
+      const auto d_bias = torch::autograd::grad({shifted}, {bias}, {dy})[0];
+      EXPECT_LT((exact(d_bias) - d_rows.sum(0)).abs().max().item<double>(), type == at::kFloat ? 1e-5 : 0.3);
       const auto expect = [](const char* what, const Tensor& actual, const Tensor& a, const Tensor& b) {
         const Tensor expected = a.mm(b);
         expect_rounded(what, actual.reshape(expected.sizes()), expected, at::zeros_like(expected),
@@ -110,6 +120,28 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
       expect("forward", y, rows, exact(weight).t());
       expect("x", x.grad(), d_rows, exact(weight));
       expect("weight", weight.grad(), d_rows.t(), rows);
+    }
+  }
+}
+
+TEST_P(Products, LinearCanBeDifferentiatedTwice) {
+  for (const auto type : types()) {
+    const auto leaf = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(device(), type); };
+    const Tensor x = leaf({6, 16}), weight = leaf({8, 16}), bias = leaf({8}), dy = leaf({6, 8});
+    const auto second = [&](const auto& linear, at::ScalarType in) {
+      const auto own = [&](const Tensor& tensor) { return tensor.to(in).detach().requires_grad_(); };
+      const Tensor a = own(x), w = own(weight), b = own(bias), d = own(dy);
+      const auto first = torch::autograd::grad({linear(a, w, b)}, {a, w, b}, {d}, std::nullopt,
+                                               /*create_graph=*/true);
+      const Tensor sum = first[0].pow(2).sum() + first[1].pow(2).sum() + first[2].pow(2).sum();
+      return torch::autograd::grad({sum}, {a, w, d});
+    };
+    const AlwaysOneDnn one_dnn;
+    const auto ours = second([](auto&... all) { return linear_product(all...); }, type);
+    const auto theirs = second([](auto&... all) { return at::linear(all...); }, at::kDouble);
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const double away = (exact(ours[i]) - exact(theirs[i])).norm().item<double>();
+      EXPECT_LT(away, (type == at::kFloat ? 1e-5 : 2e-2) * exact(theirs[i]).norm().item<double>()) << i;
     }
   }
 }

@@ -35,8 +35,8 @@ at::Tensor sums_over_rows(at::TensorList parts, at::ScalarType type) {
 
 // x [batch, tokens, width] → queries, keys, values, each [batch, tokens, width] and a view of one product.
 // Autograd would stack the three gradients into one tensor first; here each goes into its own third of the
-// products, which costs no pass over the activations. Where rows are few they are stacked after all, in the
-// pass that sums them for the bias.
+// products, which costs no pass over the activations. On a GPU with few rows they are stacked after all, in
+// the pass that sums them for the bias, and on a CPU where oneDNN multiplies.
 struct PackedProjection : torch::autograd::Function<PackedProjection> {
   static tensor_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) {
@@ -56,9 +56,15 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
     for (auto& each : grads) each = as_rows(each);
     at::Tensor grad_x, grad_weight, grad_bias;
     const bool multiplies = context->needs_input_grad(0) || context->needs_input_grad(1);
+    at::Tensor stacked;
     if (context->needs_input_grad(2) && multiplies && rows.size(0) <= kFewRows && fuses(grads)) {
-      const at::Tensor stacked = at::empty({rows.size(0), weight.size(0)}, grads[0].options());
+      stacked = at::empty({rows.size(0), weight.size(0)}, grads[0].options());
       grad_bias = column_sums(grads, stacked).to(bias_type);
+    } else if (context->needs_input_grad(0) && one_dnn_multiplies(rows, weight)) {
+      stacked = at::cat(grads, 1);  // it adds no product to another
+      if (context->needs_input_grad(2)) grad_bias = sums_over_rows(grads, bias_type);
+    }
+    if (stacked.defined()) {
       if (context->needs_input_grad(0)) grad_x = product(stacked, weight).view_as(saved[0]);
       if (context->needs_input_grad(1)) grad_weight = product(stacked.t(), rows);
       return {grad_x, grad_weight, grad_bias};

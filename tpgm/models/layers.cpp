@@ -33,11 +33,15 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
   if (with_bias) bias = register_parameter("bias", allocate({out}));
 }
 
-at::Tensor LinearImpl::forward(const at::Tensor& x) const { return at::linear(x, autocasted(weight), bias); }
+at::Tensor LinearImpl::forward(const at::Tensor& x) const {
+  // On a GPU the bias's gradient would be a pass of its own.
+  return x.is_cpu() ? linear_product(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
+}
 
 at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
   // Autocast has no such product for operands of two types.
-  if (at::autocast::is_autocast_enabled(x.device().type())) return residual + forward(x);
+  if (at::autocast::is_autocast_enabled(x.device().type()) || one_dnn_multiplies(x, weight))
+    return residual + forward(x);
   return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
 }
 

@@ -2,13 +2,18 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/kernels.h"
@@ -25,6 +30,11 @@ constexpr int64_t kAligned = 8;  // elements, 16 bytes
 // Multiply-adds of a product whose algorithm is worth a search, in which it runs some hundreds of times. What
 // is smaller has little to gain beside its launch (a guess; no product below was timed).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
+
+// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, with one thread and two).
+constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
+
+thread_local int always_one_dnn = 0;
 
 bool suits(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
@@ -81,28 +91,89 @@ void multiply(const Product& product, const at::Tensor& out) {
                     stream);
 }
 
+std::optional<at::Tensor> given(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
+                                const std::optional<at::Tensor>& bias, std::string_view unit,
+                                c10::List<std::optional<at::Scalar>> scalars,
+                                std::optional<std::string_view> algorithm);
+
+/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none.
+const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
+  static const auto found = [] {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    return schema && at::hasMKLDNN() ? std::optional(schema->typed<InnerProduct>()) : std::nullopt;
+  }();
+  return found;
+}
+
+/// Whether ATen's products are those that MKL has for CPUs it does not know.
+bool mkl_is_a_stranger() {
+#if defined(__x86_64__)
+  static const bool stranger = at::hasMKL() && !__builtin_cpu_is("intel");
+  return stranger;
+#else
+  return false;
+#endif
+}
+
+bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols,
+                        int64_t inner) {
+  if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
+      at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
+    return false;
+  const bool worth = always_one_dnn > 0 || (mkl_is_a_stranger() && rows * cols * inner >= kWorthOneDnn);
+  return worth && at::globalContext().userEnabledMkldnn() && inner_product();
+}
+
+/// a · b + bias where oneDNN takes the two as they lie. It would copy an `a` that is not dense.
+std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (!one_dnn_multiplies(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
+      !a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous()))
+    return std::nullopt;
+  if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)}))
+    return std::nullopt;
+  return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
 struct LinearProduct : torch::autograd::Function<LinearProduct> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
     context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias.has_value();
     auto sizes = x.sizes().vec();
     sizes.back() = weight.size(0);
-    return product(as_rows(x), weight.t()).view(sizes);
+    // Not a view, which nobody could change in place.
+    return at::_unsafe_view(product(as_rows(x), weight.t(), bias.value_or(at::Tensor())), sizes);
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "[tpgm] a linear layer in bf16 on CUDA cannot be differentiated twice (create_graph)");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = as_rows(grads[0]);
-    at::Tensor dx, d_weight;
-    if (context->needs_input_grad(0)) dx = product(dy, weight).view(x.sizes());
-    if (context->needs_input_grad(1)) d_weight = product(dy.t(), as_rows(x));
-    return {dx, d_weight};
+    // ATen's can be differentiated once more.
+    const auto times = [](const at::Tensor& a, const at::Tensor& b) {
+      return at::GradMode::is_enabled() ? at::mm(a, b) : product(a, b);
+    };
+    at::Tensor dx, d_weight, d_bias;
+    if (context->needs_input_grad(0)) dx = times(dy, weight).view(x.sizes());
+    if (context->needs_input_grad(1)) d_weight = times(dy.t(), as_rows(x));
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum(0);
+    return {dx, d_weight, d_bias};
   }
 };
 
 }  // namespace
+
+AlwaysOneDnn::AlwaysOneDnn() { ++always_one_dnn; }
+AlwaysOneDnn::~AlwaysOneDnn() { --always_one_dnn; }
+
+bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight) {
+  return one_dnn_multiplies(x, weight.scalar_type(), x.numel() / std::max<int64_t>(1, weight.size(1)),
+                            weight.size(0), weight.size(1));
+}
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   if (suits(a)) {
@@ -116,6 +187,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
       return out;
     }
   }
+  if (auto result = one_dnn_product(a, b, bias)) return *result;
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
 }
 
@@ -131,9 +203,10 @@ void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, boo
   }
 }
 
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
-  return suits(x) && x.scalar_type() == weight.scalar_type() ? LinearProduct::apply(x, weight)
-                                                             : at::linear(x, weight);
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if ((suits(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
+    return LinearProduct::apply(x, weight, given(bias));
+  return at::linear(x, weight, bias);
 }
 
 }  // namespace tpgm
