@@ -109,11 +109,11 @@ const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
   return found;
 }
 
-/// Whether ATen's products are those that MKL has for CPUs it does not know.
-bool mkl_is_a_stranger() {
+/// Whether ATen multiplies with the kernels that MKL has for all CPUs but Intel's.
+bool mkl_is_generic() {
 #if defined(__x86_64__)
-  static const bool stranger = at::hasMKL() && !__builtin_cpu_is("intel");
-  return stranger;
+  static const bool generic = at::hasMKL() && !__builtin_cpu_is("intel");
+  return generic;
 #else
   return false;
 #endif
@@ -124,7 +124,7 @@ bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows,
   if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
       at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
     return false;
-  const bool worth = always_one_dnn > 0 || (mkl_is_a_stranger() && rows * cols * inner >= kWorthOneDnn);
+  const bool worth = always_one_dnn > 0 || (mkl_is_generic() && rows * cols * inner >= kWorthOneDnn);
   return worth && at::globalContext().userEnabledMkldnn() && inner_product();
 }
 
