@@ -206,6 +206,7 @@ void measure_on_cuda(std::vector<MethodRow>& rows, const StepOptions& options, c
       if (!row.times.plain_ms) {
         free_cache(options.device);
         each.runner.laps.clear();
+        if (row.method != "ft") settle(each.runner, setting.warmup_s, options.device);
         time_queued({&each.runner}, setting, options.device);
       }
       each.report();

@@ -218,8 +218,12 @@ TEST(ModelsOnCpu, ProductsOfOneDnnAreAtens) {
     const AlwaysOneDnn one_dnn;
     const Trace trace;
     const auto found = gradients(*backbone, images);
-    const bool multiplies = model.find("heads") != std::string::npos;
-    EXPECT_EQ(Trace::seen().contains("mkldnn::_linear_pointwise"), multiplies);
+    // Two blocks of four linears, forward and back, but for one whose rows are not dense: a class token's;
+    // and attention pooling's three at least.
+    const bool vit = model.find("depth=2") != std::string::npos,
+               pool = model.find("heads") != std::string::npos;
+    const std::size_t least = vit ? 15 : pool ? 6 : 0;
+    EXPECT_GE(Trace::seen().count("mkldnn::_linear_pointwise"), least);
     expect_close(found, expected, 1e-4);
   }
 }

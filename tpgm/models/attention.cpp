@@ -61,7 +61,7 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
       stacked = at::empty({rows.size(0), weight.size(0)}, grads[0].options());
       grad_bias = column_sums(grads, stacked).to(bias_type);
     } else if (context->needs_input_grad(0) && one_dnn_multiplies(rows, weight)) {
-      stacked = at::cat(grads, 1);  // it adds no product to another
+      stacked = at::cat(grads, 1);  // one call in place of three that add is as fast
       if (context->needs_input_grad(2)) grad_bias = sums_over_rows(grads, bias_type);
     }
     if (stacked.defined()) {

@@ -34,7 +34,7 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
 }
 
 at::Tensor LinearImpl::forward(const at::Tensor& x) const {
-  // On a GPU the bias's gradient would be a pass of its own.
+  // On a GPU autocast has to see the bias too, which linear_product() would hand on as it is.
   return x.is_cpu() ? linear_product(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
 }
 

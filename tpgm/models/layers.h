@@ -108,7 +108,8 @@ Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, co
 
 /// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
 /// values. q, k and v are views of the projection's output, and their gradients enter its matrix products as
-/// they are; on a GPU they are stacked before where rows are few (kFewRows in attention.cpp).
+/// they are; they are stacked before on a GPU where rows are few (kFewRows in attention.cpp), and where
+/// oneDNN multiplies.
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t width, int64_t heads);

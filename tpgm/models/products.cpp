@@ -7,13 +7,13 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/kernels.h"
@@ -31,7 +31,7 @@ constexpr int64_t kAligned = 8;  // elements, 16 bytes
 // is smaller has little to gain beside its launch (a guess; no product below was timed).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
-// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, with one thread and two).
+// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, one thread and two).
 constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
 
 thread_local int always_one_dnn = 0;
@@ -100,20 +100,26 @@ using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none.
+/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none, or another one.
 const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
-  static const auto found = [] {
+  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<InnerProduct>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-    return schema && at::hasMKLDNN() ? std::optional(schema->typed<InnerProduct>()) : std::nullopt;
+    if (!schema || !at::hasMKLDNN()) return std::nullopt;
+    try {
+      return schema->typed<InnerProduct>();
+    } catch (const c10::Error&) {
+      return std::nullopt;
+    }
   }();
   return found;
 }
 
-/// Whether ATen multiplies with the kernels that MKL has for all CPUs but Intel's.
-bool mkl_is_generic() {
+/// Whether this is a CPU where oneDNN was seen to be faster than MKL, whose kernels for others than Intel's
+/// are slower. Without AVX-512 oneDNN's were slower in places.
+bool one_dnn_is_faster() {
 #if defined(__x86_64__)
-  static const bool generic = at::hasMKL() && !__builtin_cpu_is("intel");
-  return generic;
+  static const bool faster = at::hasMKL() && !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
+  return faster;
 #else
   return false;
 #endif
@@ -124,7 +130,7 @@ bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows,
   if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
       at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
     return false;
-  const bool worth = always_one_dnn > 0 || (mkl_is_generic() && rows * cols * inner >= kWorthOneDnn);
+  const bool worth = always_one_dnn > 0 || (one_dnn_is_faster() && rows * cols * inner >= kWorthOneDnn);
   return worth && at::globalContext().userEnabledMkldnn() && inner_product();
 }
 
@@ -133,20 +139,29 @@ std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor&
   if (!one_dnn_multiplies(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
       !a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous()))
     return std::nullopt;
-  if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)}))
+  if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)} ||
+                         !bias.is_contiguous()))  // its strides would not be looked at
     return std::nullopt;
   return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
+  auto result = sizes.vec();
+  result.back() = last;
+  return result;
 }
 
 struct LinearProduct : torch::autograd::Function<LinearProduct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
-    context->save_for_backward({x, weight});
+    const auto if_needed = [](const at::Tensor& tensor, bool needed) {
+      return needed ? tensor : at::Tensor();
+    };
+    context->save_for_backward({if_needed(x, weight.requires_grad()), if_needed(weight, x.requires_grad())});
     context->saved_data["bias"] = bias.has_value();
-    auto sizes = x.sizes().vec();
-    sizes.back() = weight.size(0);
     // Not a view, which nobody could change in place.
-    return at::_unsafe_view(product(as_rows(x), weight.t(), bias.value_or(at::Tensor())), sizes);
+    return at::_unsafe_view(product(as_rows(x), weight.t(), bias.value_or(at::Tensor())),
+                            with_last(x.sizes(), weight.size(0)));
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
@@ -158,7 +173,8 @@ struct LinearProduct : torch::autograd::Function<LinearProduct> {
       return at::GradMode::is_enabled() ? at::mm(a, b) : product(a, b);
     };
     at::Tensor dx, d_weight, d_bias;
-    if (context->needs_input_grad(0)) dx = times(dy, weight).view(x.sizes());
+    if (context->needs_input_grad(0))
+      dx = times(dy, weight).view(with_last(grads[0].sizes(), weight.size(1)));
     if (context->needs_input_grad(1)) d_weight = times(dy.t(), as_rows(x));
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum(0);
     return {dx, d_weight, d_bias};

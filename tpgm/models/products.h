@@ -1,7 +1,7 @@
 // Matrix products of models. In bf16 on a GPU like those that were measured they are kernels/products.h's,
 // chosen by timing where they are large and convolutions are too (`benchmarkCuDNN` in LibTorch's context, and
-// not `deterministicAlgorithms`); in fp32 on a CPU that MKL has no kernels for, large ones are oneDNN's;
-// elsewhere they are ATen's.
+// not `deterministicAlgorithms`); large ones in fp32 are oneDNN's on CPUs with AVX-512 that are not Intel's,
+// as MKL's are slower there; elsewhere they are ATen's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,10 +18,11 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
 /// The same into `out` [rows, cols], or added to what it holds.
 void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
-/// x [..., in] · weightᵀ [in, out] for autograd, plus `bias` [out] where it is defined; all of one type.
+/// x [..., in] · weightᵀ [in, out] for autograd, plus `bias` [out] where it is defined. Operands of
+/// several types are left to at::linear, and to autocast.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
-/// True where that is oneDNN's.
+/// True where that is oneDNN's if both are dense.
 bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight);
 
 /// For tests: while it lives, this thread's fp32 products are oneDNN's on every CPU, the small ones too.

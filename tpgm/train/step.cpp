@@ -36,7 +36,8 @@ void explain_a_wait() {
     throw;
   } catch (const std::exception& error) {
     const std::string text = first_line(error);
-    TORCH_CHECK(text.find(" captur") == std::string::npos,
+    const auto cuda = text.find("CUDA");  // before it there may be a file's name
+    TORCH_CHECK(cuda == std::string::npos || text.find("captur", cuda) == std::string::npos,
                 "[TrainingStep] the step could not be recorded, as something in it waits for the device (",
                 text, "); --no-cuda-graph (StepOptions::cuda_graph(false)) runs it as it is");
   } catch (...) {
