@@ -25,4 +25,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tpgmConfig.cmake.in
                               NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tpgmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tpgmConfig.cmake ${PROJECT_BINARY_DIR}/tpgmConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/torch_for_cpu.cmake
         DESTINATION ${tpgm_package_dir})
