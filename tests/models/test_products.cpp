@@ -129,6 +129,24 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
   }
 }
 
+TEST_P(Products, LinearKeepsWhatItsGradientsNeed) {
+  const AlwaysOneDnn one_dnn;
+  const auto type = types().front();
+  const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(device(), type); };
+  const Tensor x = make({6, 16}), weight = make({8, 16}), bias = make({8}), dy = make({6, 8});
+  const std::vector<Tensor> expected{exact(dy).mm(exact(weight)), exact(dy).t().mm(exact(x)),
+                                     exact(dy).sum(0)};
+  for (std::size_t trains = 0; trains < 3; ++trains) {
+    std::vector<Tensor> all{x.detach(), weight.detach(), bias.detach()};
+    all[trains].requires_grad_();
+    linear_product(all[0], all[1], all[2]).backward(dy);
+    const Tensor found = exact(all[trains].grad());
+    EXPECT_LT((found - expected[trains]).norm().item<double>(),
+              (type == at::kFloat ? 1e-5 : 2e-2) * expected[trains].norm().item<double>())
+        << trains;
+  }
+}
+
 TEST_P(Products, LinearCanBeDifferentiatedTwice) {
   for (const auto type : types()) {
     const auto leaf = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(device(), type); };
