@@ -25,6 +25,10 @@ constexpr int kBlocks = 6;
 constexpr int kFewerBlocks = 4;
 constexpr std::size_t kMaxTensors = 1024;
 
+/// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
+/// registers of its largest type, and where those are too many a launch over float32 has one of its own.
+enum class Types { kAny, kFloat32 };
+
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -80,7 +84,7 @@ __device__ bool aligned(const T* pointer) {
 
 /// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
 /// kNarrow: `third` may be bfloat16 beside float32 weights.
-template <bool kNarrow, class F>
+template <Types kTypes, bool kNarrow, class F>
 __device__ void with_types(const Arguments& args, const TensorPlan& tensor, const Piece& piece, F f) {
   const int k = piece.tensor - args.first_tensor;
   const Pointers& pointers = args.pointers[k];
@@ -107,6 +111,9 @@ __device__ void with_types(const Arguments& args, const TensorPlan& tensor, cons
     }
     typed_with(w, a, w);
   };
+  if constexpr (kTypes == Types::kFloat32) {
+    return typed(float{}, float{});
+  }
   const bool same = tensor.layout.anchor == tensor.layout.weights;
   switch (tensor.layout.weights) {
     case DType::kFloat64:
@@ -184,14 +191,14 @@ enum class Use { kNone, kRead, kCopy, kProject };
 /// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
 /// term(displacement, third, totals) adds one element's contributions. kProject: a whole row is projected as
 /// soon as it is summed, with ratio_of(row of the piece, sum).
-template <Use kUse, int kSums, class Term, class RatioOfRow>
+template <Use kUse, Types kTypes, int kSums, class Term, class RatioOfRow>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
                             double* const (&rows)[kSums], Term term, RatioOfRow ratio_of) {
   const auto group = group_of(piece, tensor.layout.cols);
   const bool split = tensor.pieces_per_row > 1;
   const std::int64_t n = split ? piece.size : tensor.layout.cols;
   constexpr bool kNarrow = kUse == Use::kRead || kUse == Use::kProject;
-  with_types<kNarrow>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+  const auto row_sums = [&](auto* weights, auto* anchor, auto* third, auto vector) {
     constexpr int kVector = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
     using T = std::remove_pointer_t<decltype(third)>;
@@ -234,14 +241,15 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
         }
       }
     }
-  });
+  };
+  with_types<kTypes, kNarrow>(args, tensor, piece, row_sums);
 }
 
-template <Use kUse, int kSums, class Term>
+template <Use kUse, Types kTypes, int kSums, class Term>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
                             double* const (&rows)[kSums], Term term) {
   static_assert(kUse != Use::kProject);
-  reduce_rows<kUse>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
+  reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
 }
 
 /// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
@@ -360,8 +368,10 @@ __device__ double radius_of(const Limits& limits, const TensorPlan& tensor, cons
 }
 
 /// kProject: whole rows are projected on the way, and `limits` says how far.
-template <Use kUse>
-__global__ void __launch_bounds__(kThreads, kUse == Use::kProject ? kFewerBlocks : kBlocks)
+template <Use kUse, Types kTypes = Types::kAny>
+__global__ void __launch_bounds__(kThreads, kUse != Use::kProject       ? kBlocks
+                                            : kTypes == Types::kFloat32 ? kBlocks - 1
+                                                                        : kFewerBlocks)
     distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms, Limits limits) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
@@ -374,7 +384,7 @@ __global__ void __launch_bounds__(kThreads, kUse == Use::kProject ? kFewerBlocks
   };
   with_norm(norm, [&](auto add) {
     const auto term = [=](double delta, double, double(&totals)[1]) { add(delta, totals[0]); };
-    reduce_rows<kUse>(args, index, piece, tensor, rows, term, ratio_of);
+    reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, ratio_of);
   });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
@@ -427,7 +437,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     return;
   }
   double* const rows[] = {row_dots};
-  reduce_rows<Use::kRead>(
+  reduce_rows<Use::kRead, Types::kAny>(
       args, index, piece, tensor, rows,
       [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
   if (last_of_tensor(args, piece, tensor)) {
@@ -436,7 +446,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   }
 }
 
-__global__ void __launch_bounds__(kThreads, kFewerBlocks)
+template <Types kTypes>
+__global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks : kBlocks)
     measure_slopes_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
                           Rows which, Norms norms, const double* radii, Norms now, double* row_dots,
                           double* slopes) {
@@ -449,7 +460,7 @@ __global__ void __launch_bounds__(kThreads, kFewerBlocks)
       add(delta, totals[0]);
       totals[1] += gradient * delta;
     };
-    reduce_rows<Use::kRead>(args, index, piece, tensor, rows, term);
+    reduce_rows<Use::kRead, kTypes>(args, index, piece, tensor, rows, term);
   });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
@@ -465,14 +476,15 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
   const auto group = group_of(piece, tensor.layout.cols);
   const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
   bool finite = true;
-  with_types<!kAdd>(args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
-    for (int row = group.row; row < piece.rows; row += group.step) {
-      const std::int64_t at = row * n;
-      finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, third + at, n,
-                                                        factor_of(row)) &&
-               finite;
-    }
-  });
+  with_types<Types::kAny, !kAdd>(
+      args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+        for (int row = group.row; row < piece.rows; row += group.step) {
+          const std::int64_t at = row * n;
+          finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, third + at, n,
+                                                            factor_of(row)) &&
+                   finite;
+        }
+      });
   return finite;
 }
 
@@ -549,6 +561,12 @@ void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values
   launch_over(batch, 0, batch.plan->tensors.size(), kernel, values...);
 }
 
+bool only_float32(const Batch& batch) {
+  return std::ranges::all_of(batch.plan->tensors, [](const TensorPlan& tensor) {
+    return tensor.layout.weights == DType::kFloat32 && tensor.layout.anchor == DType::kFloat32;
+  });
+}
+
 void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
   const auto* end = batch.operands + batch.plan->tensors.size();
   const bool copy =
@@ -567,7 +585,10 @@ void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, c
     project(batch, ratio_from, norms, limits);
     return;
   }
-  launch(batch, distances_kernel<Use::kProject>, norm, norms, limits);
+  launch(batch,
+         only_float32(batch) ? distances_kernel<Use::kProject, Types::kFloat32>
+                             : distances_kernel<Use::kProject>,
+         norm, norms, limits);
   const auto& tensors = batch.plan->tensors;
   const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
   const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
@@ -586,7 +607,9 @@ void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& nor
 
 void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
                     const double* radii, const Norms& now, double* row_dots, double* slopes) {
-  launch(batch, measure_slopes_kernel, norm, ratio_from, which, norms, radii, now, row_dots, slopes);
+  launch(batch,
+         only_float32(batch) ? measure_slopes_kernel<Types::kFloat32> : measure_slopes_kernel<Types::kAny>,
+         norm, ratio_from, which, norms, radii, now, row_dots, slopes);
 }
 
 void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }
