@@ -352,7 +352,8 @@ TEST_F(FusedNormCuda, CastsWeightsTogetherAsAutocastDoesOneByOne) {
   const Tensor frozen = torch::randn({4, 4}, options),
                unused = torch::randn({6}, options).requires_grad_(true);
   const Autocast autocast(torch::kCUDA);
-  const CastWeights cast({a, b, frozen, unused});
+  const Tensor bias = torch::randn({7}, options).requires_grad_(true);
+  const CastWeights cast({a, b, frozen, unused}, {bias});
   for (const Tensor& weight : {a, b, frozen}) {
     const Tensor copy = autocasted(weight);
     EXPECT_TRUE(torch::equal(copy, weight.to(torch::kBFloat16)));
@@ -360,6 +361,12 @@ TEST_F(FusedNormCuda, CastsWeightsTogetherAsAutocastDoesOneByOne) {
     EXPECT_TRUE(copy.is_same(autocasted(weight)));
   }
   EXPECT_EQ(autocasted(torch::ones({2}, options)).scalar_type(), torch::kBFloat16);
+  const Tensor value = value_in(torch::kBFloat16, bias);
+  EXPECT_TRUE(torch::equal(value, bias.to(torch::kBFloat16)));
+  EXPECT_TRUE(value.is_same(value_in(torch::kBFloat16, bias)));
+  EXPECT_FALSE(value.requires_grad());
+  EXPECT_TRUE(autocasted(bias).requires_grad());
+  EXPECT_TRUE(torch::equal(value_in(torch::kFloat, bias), bias));
   const Tensor da = torch::randn({5, 7}, options).to(torch::kBFloat16);
   const auto grads = torch::autograd::grad({(autocasted(a) * da).sum() + autocasted(b).sum()}, {a, b, unused},
                                            {}, false, false, /*allow_unused=*/true);

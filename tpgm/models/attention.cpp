@@ -42,7 +42,7 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
                              const at::Tensor& bias) {
     context->save_for_backward({x, weight});
     context->saved_data["bias"] = bias.scalar_type();
-    return product(as_rows(x), weight.t(), bias.to(x.scalar_type()))
+    return product(as_rows(x), weight.t(), value_in(x.scalar_type(), bias))
         .view({x.size(0), x.size(1), weight.size(0)})
         .chunk(3, -1);
   }

@@ -11,6 +11,7 @@
 
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/stream.h"
+#include "tpgm/models/precision.h"
 #include "tpgm/models/products.h"
 
 namespace tpgm {
@@ -125,7 +126,7 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, int64_t unit) {
     const c10::DeviceGuard guard(x.device());
-    const at::Tensor before = product(as_rows(x), weight.t(), bias.to(x.scalar_type()));
+    const at::Tensor before = product(as_rows(x), weight.t(), value_in(x.scalar_type(), bias));
     const at::Tensor y = at::empty_like(before);
     kernels::Activate args;
     args.dtype = dtype_of(x.scalar_type());

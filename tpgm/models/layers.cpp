@@ -96,6 +96,15 @@ std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module) {
   return weights;
 }
 
+std::vector<at::Tensor> matrix_biases(const torch::nn::Module& module) {
+  std::vector<at::Tensor> biases;
+  for (const auto& each : module.modules(/*include_self=*/false)) {
+    const auto* linear = each->as<LinearImpl>();
+    if (linear != nullptr && linear->bias.defined()) biases.push_back(linear->bias);
+  }
+  return biases;
+}
+
 int64_t Conv2dImpl::multiply_adds(int64_t side) const {
   return weight.numel() * side_after(side) * side_after(side);
 }

@@ -6,6 +6,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+
 namespace tpgm {
 namespace {
 
@@ -58,25 +62,40 @@ at::Tensor autocasted(const at::Tensor& tensor) {
   return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
 }
 
-CastWeights::CastWeights(const std::vector<at::Tensor>& weights) : before_(cast_weights) {
+at::Tensor value_in(at::ScalarType type, const at::Tensor& tensor) {
+  if (cast_weights != nullptr) {
+    const auto place = cast_weights->values_.find(tensor.unsafeGetTensorImpl());
+    if (place != cast_weights->values_.end() && place->second.scalar_type() == type) return place->second;
+  }
+  return tensor.to(type);
+}
+
+CastWeights::CastWeights(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases)
+    : before_(cast_weights) {
   // Apart: a gradient that one of them takes would be computed for all.
   std::vector<at::Tensor> trained, frozen;
-  for (const auto& weight : weights) {
-    if (!weight.is_cuda() || weight.scalar_type() != at::kFloat) continue;
+  const auto is_cast = [](const at::Tensor& each) {
+    return each.is_cuda() && each.scalar_type() == at::kFloat;
+  };
+  for (const auto& weight : weights | std::views::filter(is_cast)) {
     (weight.requires_grad() && at::GradMode::is_enabled() ? trained : frozen).push_back(weight);
   }
-  cast(trained);
-  cast(frozen);
+  cast(trained, casts_);
+  cast(frozen, casts_);
+  std::vector<at::Tensor> constants;
+  std::ranges::copy_if(biases, std::back_inserter(constants), is_cast);
+  const at::NoGradGuard no_grad;
+  cast(constants, values_);
   cast_weights = this;
 }
 
 CastWeights::~CastWeights() { cast_weights = before_; }
 
-void CastWeights::cast(const std::vector<at::Tensor>& weights) {
-  if (weights.empty() || !at::autocast::is_autocast_enabled(at::kCUDA)) return;
-  const auto casts =
-      CastTogether::apply(at::TensorList(weights), at::autocast::get_autocast_dtype(at::kCUDA));
-  for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), casts[i]);
+void CastWeights::cast(const std::vector<at::Tensor>& tensors, Casts& casts) {
+  if (tensors.empty() || !at::autocast::is_autocast_enabled(at::kCUDA)) return;
+  const auto copies =
+      CastTogether::apply(at::TensorList(tensors), at::autocast::get_autocast_dtype(at::kCUDA));
+  for (size_t i = 0; i < tensors.size(); ++i) casts.emplace(tensors[i].unsafeGetTensorImpl(), copies[i]);
 }
 
 AutocastState AutocastState::current(c10::DeviceType device) {

@@ -44,22 +44,27 @@ class Autocast {
 /// `tensor` as autocast gives it to a matrix product; itself without autocast.
 at::Tensor autocasted(const at::Tensor& tensor);
 
+/// The values of `tensor` in `type`, for an autograd function that has the gradient in a type of its own.
+at::Tensor value_in(c10::ScalarType type, const at::Tensor& tensor);
+
 /// While it lives, autocasted() gives this thread copies of these weights that were cast together, in a
-/// launch or two, and so are their gradients on the way back. Autocast by itself takes two launches for each,
-/// which in a large model are as long as the smallest of its convolutions. Does nothing on the CPU or without
-/// autocast.
+/// launch or two, and so are their gradients on the way back; value_in() gives it copies of the biases.
+/// Autocast by itself takes two launches for each, which in a large model are as long as the smallest of its
+/// convolutions. Does nothing on the CPU or without autocast.
 class CastWeights {
  public:
-  explicit CastWeights(const std::vector<at::Tensor>& weights);
+  explicit CastWeights(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases = {});
   ~CastWeights();
   CastWeights(const CastWeights&) = delete;
   CastWeights& operator=(const CastWeights&) = delete;
 
  private:
+  using Casts = std::unordered_map<const at::TensorImpl*, at::Tensor>;
   friend at::Tensor autocasted(const at::Tensor& tensor);
-  void cast(const std::vector<at::Tensor>& weights);
+  friend at::Tensor value_in(c10::ScalarType type, const at::Tensor& tensor);
+  static void cast(const std::vector<at::Tensor>& tensors, Casts& casts);
 
-  std::unordered_map<const at::TensorImpl*, at::Tensor> casts_;
+  Casts casts_, values_;
   const CastWeights* before_;
 };
 
