@@ -8,6 +8,7 @@
 
 #include "tpgm/models/absorbed_norms.h"
 #include "tpgm/models/fused_transformer.h"
+#include "tpgm/models/pixel_products.h"
 #include "tpgm/models/precision.h"
 #include "tpgm/models/products.h"
 #include "tpgm/models/recompute.h"
@@ -83,6 +84,7 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
     // Not in fp32, where convolutions may use TF32 and products by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
+  if (multiplies_pixels(x, weights, stride_)) return pixel_products(x, weights, bias, stride_);
   if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
   return at::conv2d(x, weights, bias, stride_, padding_);
 }

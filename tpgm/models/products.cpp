@@ -125,6 +125,8 @@ bool one_dnn_is_faster() {
 #endif
 }
 
+}  // namespace
+
 bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols,
                         int64_t inner) {
   if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
@@ -133,6 +135,8 @@ bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows,
   const bool worth = always_one_dnn > 0 || (one_dnn_is_faster() && rows * cols * inner >= kWorthOneDnn);
   return worth && at::globalContext().userEnabledMkldnn() && inner_product();
 }
+
+namespace {
 
 /// a · b + bias where oneDNN takes the two as they lie. It would copy an `a` that is not dense.
 std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {

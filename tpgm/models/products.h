@@ -24,6 +24,8 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const a
 
 /// True where that is oneDNN's if both are dense.
 bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight);
+/// The same of any product, `a` and what is of type `other`.
+bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols, int64_t inner);
 
 /// For tests: while it lives, this thread's fp32 products are oneDNN's on every CPU, the small ones too.
 class AlwaysOneDnn {
