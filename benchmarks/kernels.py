@@ -130,6 +130,7 @@ def profile(arguments, rest):
         log = Path(folder) / "ncu.csv"
         command = [ncu, "--target-processes", "all", "--profile-from-start", "off", "--clock-control", "none",
                    "--cache-control", "none", "--csv", "--page", "raw", "--print-units", "base",
+                   "--graph-profiling", "graph",  # node by node, products of two kernels would lose when they are chosen
                    "--print-kernel-base", "demangled", "--metrics", ",".join(metrics), "--log-file", str(log), *step]
         said = run(command)
         text = log.read_text(errors="replace") if log.exists() else ""

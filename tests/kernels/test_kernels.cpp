@@ -243,24 +243,29 @@ TEST_P(Kernels, TakeBFloat16BesideFloat32Weights) {
     for (std::size_t k = 0; k < items.size(); ++k) {
       if (k % 7 != 6) items[k].gradient = items[k].gradient.to(torch::kBFloat16);  // some are as ever
     }
-    Call call(items, device());
-    call.distances(RowNorm::kL1);
-    const auto radii = radii_for(call);
-    const auto slopes = call.slopes(RatioOf::kRow, Rows::kAll, radii);
-    call.project(RatioOf::kRow, radii, Third::kPoisoned);
-    for (std::size_t k = 0; k < items.size(); ++k) {
-      const auto norms = call.rows_of(k);
-      const auto terms = items[k].gradient.to(torch::kDouble) * items[k].delta().to(torch::kDouble);
-      const auto weight = torch::where(norms > 0, 1 / norms, torch::zeros_like(norms));
-      EXPECT_NEAR(slopes[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
-                  1e-12 * (terms.abs().sum(1) * weight).sum().item<double>())
-          << "tensor " << k;
-      const auto projected =
-          projected_in_aten(items[k], ratio_in_aten(norms, radii[k])).to(items[k].gradient);
-      auto coarse = items[k];
-      if (projected.scalar_type() == torch::kBFloat16) coarse.layout.weights = DType::kBFloat16;
-      expect_written(call.third[k].view, projected, coarse, k);
-      call.expect_guards(k);
+    for (const bool at_once : {false, true}) {
+      SCOPED_TRACE(at_once ? "measured on the way" : "measured before");
+      Call call(items, device()), now(items, device());
+      call.distances(RowNorm::kL1);
+      const auto radii = radii_for(call);
+      const auto slopes = at_once ? call.measure_slopes(RowNorm::kL1, RatioOf::kRow, Rows::kAll, radii, now)
+                                  : call.slopes(RatioOf::kRow, Rows::kAll, radii);
+      at_once ? call.measure_and_project(RowNorm::kL1, RatioOf::kRow, radii, Third::kPoisoned)
+              : call.project(RatioOf::kRow, radii, Third::kPoisoned);
+      for (std::size_t k = 0; k < items.size(); ++k) {
+        const auto norms = call.rows_of(k);
+        const auto terms = items[k].gradient.to(torch::kDouble) * items[k].delta().to(torch::kDouble);
+        const auto weight = torch::where(norms > 0, 1 / norms, torch::zeros_like(norms));
+        EXPECT_NEAR(slopes[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
+                    1e-12 * (terms.abs().sum(1) * weight).sum().item<double>())
+            << "tensor " << k;
+        const auto projected =
+            projected_in_aten(items[k], ratio_in_aten(norms, radii[k])).to(items[k].gradient);
+        auto coarse = items[k];
+        if (projected.scalar_type() == torch::kBFloat16) coarse.layout.weights = DType::kBFloat16;
+        expect_written(call.third[k].view, projected, coarse, k);
+        call.expect_guards(k);
+      }
     }
   }
 }

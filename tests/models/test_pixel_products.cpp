@@ -117,6 +117,7 @@ TEST(PixelProducts, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   EXPECT_TRUE(multiplies_pixels(maps(17), weight(1), 2));
   EXPECT_TRUE(multiplies_pixels(maps(8), weight(3), 1));
   EXPECT_FALSE(multiplies_pixels(maps(9), weight(3), 1));
+  EXPECT_FALSE(multiplies_pixels(maps(8), weight(2), 1));  // a pixel more than the map has
   EXPECT_FALSE(multiplies_pixels(maps(8).contiguous(), weight(3), 1));
   EXPECT_FALSE(multiplies_pixels(maps(8), weight(3).contiguous(), 1));
   EXPECT_FALSE(multiplies_pixels(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));

@@ -21,8 +21,8 @@ constexpr int kThreads = 256;
 // On one multiprocessor at a time. Many light blocks keep more loads in flight than few with unrolled loops:
 // while some reduce, others load (measured: docs/design.md).
 constexpr int kBlocks = 6;
-// Where a kernel's registers would not fit otherwise.
-constexpr int kFewerBlocks = 4;
+// Where a kernel's registers would not fit otherwise: of all types, of float32 alone.
+constexpr int kFewerBlocks = 4, kFewerFloatBlocks = 5;
 constexpr std::size_t kMaxTensors = 1024;
 
 /// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
@@ -112,18 +112,19 @@ __device__ void with_types(const Arguments& args, const TensorPlan& tensor, cons
     typed_with(w, a, w);
   };
   if constexpr (kTypes == Types::kFloat32) {
-    return typed(float{}, float{});
-  }
-  const bool same = tensor.layout.anchor == tensor.layout.weights;
-  switch (tensor.layout.weights) {
-    case DType::kFloat64:
-      return same ? typed(double{}, double{}) : typed(double{}, __nv_bfloat16{});
-    case DType::kFloat32:
-      return same ? typed(float{}, float{}) : typed(float{}, __nv_bfloat16{});
-    case DType::kFloat16:
-      return same ? typed(__half{}, __half{}) : typed(__half{}, __nv_bfloat16{});
-    case DType::kBFloat16:
-      return typed(__nv_bfloat16{}, __nv_bfloat16{});
+    typed(float{}, float{});
+  } else {
+    const bool same = tensor.layout.anchor == tensor.layout.weights;
+    switch (tensor.layout.weights) {
+      case DType::kFloat64:
+        return same ? typed(double{}, double{}) : typed(double{}, __nv_bfloat16{});
+      case DType::kFloat32:
+        return same ? typed(float{}, float{}) : typed(float{}, __nv_bfloat16{});
+      case DType::kFloat16:
+        return same ? typed(__half{}, __half{}) : typed(__half{}, __nv_bfloat16{});
+      case DType::kBFloat16:
+        return typed(__nv_bfloat16{}, __nv_bfloat16{});
+    }
   }
 }
 
@@ -369,9 +370,9 @@ __device__ double radius_of(const Limits& limits, const TensorPlan& tensor, cons
 
 /// kProject: whole rows are projected on the way, and `limits` says how far.
 template <Use kUse, Types kTypes = Types::kAny>
-__global__ void __launch_bounds__(kThreads, kUse != Use::kProject       ? kBlocks
-                                            : kTypes == Types::kFloat32 ? kBlocks - 1
-                                                                        : kFewerBlocks)
+__global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
+                                            : kTypes == Types::kAny ? kFewerBlocks
+                                                                    : kFewerFloatBlocks)
     distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms, Limits limits) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];

@@ -156,7 +156,7 @@ at::Tensor Classifier::text_head() {
 }
 
 at::Tensor Classifier::forward(const at::Tensor& images) {
-  const CastWeights cast(matrix_weights(*this), matrix_biases(*this));
+  const CastWeights cast(matrix_weights(*this), product_biases(*this));
   const at::Tensor seen = features(images);
   return text ? seen.matmul(text_head().t()) : head->forward(seen);
 }

@@ -98,11 +98,11 @@ std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module) {
   return weights;
 }
 
-std::vector<at::Tensor> matrix_biases(const torch::nn::Module& module) {
+std::vector<at::Tensor> product_biases(const torch::nn::Module& module) {
   std::vector<at::Tensor> biases;
   for (const auto& each : module.modules(/*include_self=*/false)) {
-    const auto* linear = each->as<LinearImpl>();
-    if (linear != nullptr && linear->bias.defined()) biases.push_back(linear->bias);
+    if (const auto* block = each->as<TransformerBlockImpl>())
+      biases.insert(biases.end(), {block->attn->qkv->bias, block->fc1->bias});
   }
   return biases;
 }

@@ -35,8 +35,8 @@ at::Tensor allocate(at::IntArrayRef sizes);
 
 /// What autocast casts of a module: the weights of its Linears and Conv2ds.
 std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
-/// What products add to them: the biases of its Linears.
-std::vector<at::Tensor> matrix_biases(const torch::nn::Module& module);
+/// Biases that go into the product itself: of its TransformerBlocks' first products.
+std::vector<at::Tensor> product_biases(const torch::nn::Module& module);
 
 enum class Activation { kGelu, kQuickGelu };
 /// "gelu", "quick_gelu"; throws for others.

@@ -17,6 +17,7 @@ using torch::autograd::tensor_list;
 // windows of several, which have to be written out first (on an EPYC, in ResNet-50's steps).
 constexpr int64_t kFewPixels = 512, kFewWindows = 128;
 
+/// Pixels of a line of the result; sides are odd.
 int64_t after(int64_t pixels, int64_t stride) { return (pixels - 1) / stride + 1; }
 
 at::Tensor channels_behind(const at::Tensor& maps) { return maps.permute({0, 2, 3, 1}); }
@@ -66,11 +67,10 @@ struct PixelProducts : torch::autograd::Function<PixelProducts> {
     context->saved_data["bias"] = bias.has_value();
     const at::Tensor rows =
         product(windows(x, weight.size(2), stride), weight_rows(weight).t(), bias.value_or(at::Tensor()));
-    // On the rows' memory, but no view of them, which nobody could change in place.
-    const int64_t down = after(x.size(2), stride), along = after(x.size(3), stride), channels = rows.size(1);
-    return at::empty({0}, rows.options())
-        .set_(rows.storage(), rows.storage_offset(), {x.size(0), channels, down, along},
-              {down * along * channels, 1, along * channels, channels});
+    // Detached, as nobody could change a view in place.
+    return channels_before(
+               rows.view({x.size(0), after(x.size(2), stride), after(x.size(3), stride), rows.size(1)}))
+        .detach();
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
@@ -103,12 +103,14 @@ struct PixelProducts : torch::autograd::Function<PixelProducts> {
 }  // namespace
 
 bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+  const int64_t side = weight.size(2), channels = weight.size(1);
   if (!x.is_cpu() || !x.is_contiguous(at::MemoryFormat::ChannelsLast) ||
-      !weight.is_contiguous(at::MemoryFormat::ChannelsLast))
+      !weight.is_contiguous(at::MemoryFormat::ChannelsLast) || x.size(1) != channels ||
+      weight.size(3) != side || side % 2 == 0)
     return false;
   const int64_t pixels = x.size(0) * after(x.size(2), stride) * after(x.size(3), stride);
-  return pixels <= (weight.size(2) == 1 ? kFewPixels : kFewWindows) &&
-         one_dnn_multiplies(x, weight.scalar_type(), pixels, weight.size(0), weight[0].numel());
+  return pixels <= (side == 1 ? kFewPixels : kFewWindows) &&
+         one_dnn_multiplies(x, weight.scalar_type(), pixels, weight.size(0), side * side * channels);
 }
 
 at::Tensor pixel_products(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

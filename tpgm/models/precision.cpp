@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 
 namespace tpgm {
 namespace {
@@ -29,6 +28,11 @@ tensor_list copies_in(at::ScalarType type, at::TensorList tensors) {
   for (const auto& tensor : tensors) copies.push_back(at::empty_like(tensor, tensor.options().dtype(type)));
   if (!copies.empty()) at::_foreach_copy_(copies, tensors);
   return copies;
+}
+
+bool is_cast(const at::Tensor& tensor) {
+  return tensor.is_cuda() && tensor.scalar_type() == at::kFloat &&
+         at::autocast::is_autocast_enabled(at::kCUDA);
 }
 
 struct CastTogether : torch::autograd::Function<CastTogether> {
@@ -74,10 +78,8 @@ CastWeights::CastWeights(const std::vector<at::Tensor>& weights, const std::vect
     : before_(cast_weights) {
   // Apart: a gradient that one of them takes would be computed for all.
   std::vector<at::Tensor> trained, frozen;
-  const auto is_cast = [](const at::Tensor& each) {
-    return each.is_cuda() && each.scalar_type() == at::kFloat;
-  };
-  for (const auto& weight : weights | std::views::filter(is_cast)) {
+  for (const auto& weight : weights) {
+    if (!is_cast(weight)) continue;
     (weight.requires_grad() && at::GradMode::is_enabled() ? trained : frozen).push_back(weight);
   }
   cast(trained, casts_);
@@ -92,7 +94,7 @@ CastWeights::CastWeights(const std::vector<at::Tensor>& weights, const std::vect
 CastWeights::~CastWeights() { cast_weights = before_; }
 
 void CastWeights::cast(const std::vector<at::Tensor>& tensors, Casts& casts) {
-  if (tensors.empty() || !at::autocast::is_autocast_enabled(at::kCUDA)) return;
+  if (tensors.empty()) return;
   const auto copies =
       CastTogether::apply(at::TensorList(tensors), at::autocast::get_autocast_dtype(at::kCUDA));
   for (size_t i = 0; i < tensors.size(); ++i) casts.emplace(tensors[i].unsafeGetTensorImpl(), copies[i]);
