@@ -7,6 +7,9 @@
 Options it does not know are those of `tpgm bench step`. GB/s is what a kernel moves to and from the device's memory,
 beside a copy's in `tpgm bench projection`. Clocks and caches are as in a run (ncu would fix the ones and empty the
 others), and kernels are launched one by one, without a CUDA graph. Needs the right to read the GPU's counters.
+
+Matrix products are chosen by timing them in CUDA graphs, which ncu takes apart: those of two kernels, which split the
+inner dimension, lose under it, and others are chosen than in a run.
 """
 
 import argparse
@@ -130,7 +133,6 @@ def profile(arguments, rest):
         log = Path(folder) / "ncu.csv"
         command = [ncu, "--target-processes", "all", "--profile-from-start", "off", "--clock-control", "none",
                    "--cache-control", "none", "--csv", "--page", "raw", "--print-units", "base",
-                   "--graph-profiling", "graph",  # node by node, products of two kernels would lose when they are chosen
                    "--print-kernel-base", "demangled", "--metrics", ",".join(metrics), "--log-file", str(log), *step]
         said = run(command)
         text = log.read_text(errors="replace") if log.exists() else ""

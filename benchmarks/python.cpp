@@ -20,7 +20,7 @@ void check_python(const std::string& call, const std::string& python, const std:
   TORCH_CHECK(std::filesystem::exists(script), "[", call, "] --rival: there is no '", script.string(), "'");
   std::string command =
       in_shell(python) +
-      R"( -c 'import importlib.util as u, sys; print("lacks", *[m for m in sys.argv[1:] if not u.find_spec(m)])')";
+      R"( -c 'import importlib.util as u, sys; print("lacks", *[m for m in sys.argv[1:] if not u.find_spec(m)], sep=", ")')";
   for (const auto& module : modules) command += " " + module;
   FILE* pipe = ::popen((command + " 2> /dev/null").c_str(), "r");
   TORCH_CHECK(pipe != nullptr, "[", call, "] cannot run a shell");
@@ -31,7 +31,7 @@ void check_python(const std::string& call, const std::string& python, const std:
   TORCH_CHECK(status == 0 && said.starts_with(kLacks), "[", call, "] --python '", python,
               "' is no Python 3 that runs");
   said.pop_back();  // the end of the line
-  TORCH_CHECK(said == kLacks, "[", call, "] --python '", python, "' has no ", said.substr(kLacks.size() + 1),
+  TORCH_CHECK(said == kLacks, "[", call, "] --python '", python, "' has no ", said.substr(kLacks.size() + 2),
               "; pip install torch torchvision timm open_clip_torch safetensors is what all rivals take");
 }
 

@@ -237,9 +237,9 @@ class BenchStep(ModelsCommand):
         self.assertIn("'/nowhere/python' is no Python", self.error(1, *self.SMALL, "--compare", "--python", "/nowhere/python"))
         self.assertIn("there is no '/nowhere.py'", self.error(1, *self.SMALL, "--python", sys.executable, "--rival", "/nowhere.py"))
         lacking = self.folder / "python"
-        lacking.write_text("#!/bin/sh\necho lacks torch timm\n")
+        lacking.write_text(f"#!/bin/sh\nexec '{sys.executable}' -ES \"$@\"\n")  # without packages
         lacking.chmod(0o755)
-        self.assertIn("has no torch timm; pip install", self.error(1, *self.SMALL, "--python", lacking))
+        self.assertIn("has no torch, safetensors, timm; pip install", self.error(1, *self.SMALL, "--python", lacking))
         self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):
