@@ -81,6 +81,8 @@ TEST_P(Products, AgreeWithAtenInDoublePrecision) {
       ASSERT_NO_THROW(out = product(a, b));
       ASSERT_EQ(out.scalar_type(), type);
       expect_rounded("product", out, expected, nothing, scale);
+      ASSERT_NO_THROW(out = weight_gradient(a.t(), b));
+      expect_rounded("a gradient", out, expected, nothing, scale);
       ASSERT_NO_THROW(out = product(a, b, bias));
       expect_rounded("with a bias", out, expected, exact(bias).expand_as(expected), scale);
       out = matrix(rows, cols, type);

@@ -52,13 +52,6 @@ at::Tensor sum_of_windows(const at::Tensor& rows, const at::Tensor& x, int64_t s
   return channels_before(sums.narrow(1, pad, height).narrow(2, pad, width).contiguous());
 }
 
-/// dyᵀ [out, rows] · seen [rows, in]. MKL is slow where that is wider than high. oneDNN is not, but takes dyᵀ
-/// only as a copy.
-at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& seen) {
-  const bool wide = seen.size(1) > dy.size(1);
-  return product(wide ? dy.t().contiguous() : dy.t(), seen);
-}
-
 struct PixelProducts : torch::autograd::Function<PixelProducts> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, int64_t stride) {

@@ -172,14 +172,13 @@ struct LinearProduct : torch::autograd::Function<LinearProduct> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = as_rows(grads[0]);
-    // ATen's can be differentiated once more.
-    const auto times = [](const at::Tensor& a, const at::Tensor& b) {
-      return at::GradMode::is_enabled() ? at::mm(a, b) : product(a, b);
-    };
+    const bool again = at::GradMode::is_enabled();  // ATen's can be differentiated once more
     at::Tensor dx, d_weight, d_bias;
     if (context->needs_input_grad(0))
-      dx = times(dy, weight).view(with_last(grads[0].sizes(), weight.size(1)));
-    if (context->needs_input_grad(1)) d_weight = times(dy.t(), as_rows(x));
+      dx = (again ? at::mm(dy, weight) : product(dy, weight))
+               .view(with_last(grads[0].sizes(), weight.size(1)));
+    if (context->needs_input_grad(1))
+      d_weight = again ? at::mm(dy.t(), as_rows(x)) : weight_gradient(dy, as_rows(x));
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum(0);
     return {dx, d_weight, d_bias};
   }
@@ -209,6 +208,13 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
   }
   if (auto result = one_dnn_product(a, b, bias)) return *result;
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
+}
+
+at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  // MKL is slow where the result is wider than high. oneDNN is not, but takes dyᵀ only as a copy.
+  const int64_t rows = dy.size(0), high = dy.size(1), wide = x.size(1);
+  const bool copies = wide > high && one_dnn_multiplies(dy, x.scalar_type(), high, wide, rows);
+  return product(copies ? dy.t().contiguous() : dy.t(), x);
 }
 
 void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {

@@ -18,6 +18,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
 /// The same into `out` [rows, cols], or added to what it holds.
 void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
+/// dyᵀ · x, of dy [rows, out] and x [rows, in]: the gradient of weights [out, in]. Takes no gradient itself.
+at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x);
+
 /// x [..., in] · weightᵀ [in, out] for autograd, plus `bias` [out] where it is defined. Operands of
 /// several types are left to at::linear, and to autocast.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
