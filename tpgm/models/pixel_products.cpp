@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <tuple>
 
 #include "tpgm/models/products.h"
 

@@ -10,8 +10,8 @@ namespace tpgm {
 /// takes as long for a few pixels as for many; products take both as they lie.
 bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
 
-/// x [batch, in, height, width] with weight [out, in, side, side], padded by half its side, plus `bias` [out]
-/// where it is defined; for autograd.
+/// x [batch, in, height, width] with weight [out, in, side, side], whose side is odd, padded by half of it,
+/// plus `bias` [out] where it is defined; for autograd.
 at::Tensor pixel_products(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                           int64_t stride);
 
