@@ -28,9 +28,9 @@
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
 #include "tpgm/data/dataset.h"
-#include "tpgm/data/encode.h"
+#include "tpgm/data/formats/encode.h"
 #include "tpgm/data/loader.h"
-#include "tpgm/data/tar_writer.h"
+#include "tpgm/data/sources/tar_writer.h"
 
 namespace tpgm::benchmarks {
 namespace {

@@ -10,8 +10,8 @@
 #include <map>
 
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm::benchmarks {
 namespace {

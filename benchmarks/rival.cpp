@@ -12,8 +12,8 @@
 
 #include "benchmarks/python.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/models/names.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/weights/names.h"
 
 namespace tpgm::benchmarks {
 namespace {

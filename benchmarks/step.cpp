@@ -15,7 +15,7 @@
 #include "benchmarks/our_step.h"
 #include "benchmarks/rival.h"
 #include "tpgm/core/first_line.h"
-#include "tpgm/models/precision.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm::benchmarks {
 namespace {

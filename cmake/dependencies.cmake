@@ -1,4 +1,4 @@
-# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, fmt, JSON, CLI11,
+# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, JSON, CLI11,
 # zlib, libjpeg-turbo, libpng, xxhash, utf8proc, FreeType.
 
 find_program(TPGM_CCACHE ccache)
@@ -40,7 +40,6 @@ if(TPGM_FUZZ)
 else()
   find_package(OpenMP REQUIRED)
 endif()
-find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)  # TorchScript archives

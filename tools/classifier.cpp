@@ -5,14 +5,15 @@
 #include <fmt/format.h>
 
 #include "tools/command.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
-#include "tpgm/models/weights.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
+#include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/weights.h"
 
 namespace tpgm::tools {
 bool has_head(const std::string& model, const std::string& checkpoint) {

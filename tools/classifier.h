@@ -6,6 +6,7 @@
 
 #include "tpgm/data/dataset.h"
 #include "tpgm/models/classifier.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::tools {
 

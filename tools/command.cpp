@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +12,26 @@
 
 namespace tpgm::tools {
 
-void say(const std::string& text) { std::fputs(text.c_str(), stderr); }
+void say(const std::string& text) { std::fputs(with_flags(text).c_str(), stderr); }
+
+std::string with_flags(const std::string& text) {
+  std::string result;
+  size_t begin = 0;
+  for (size_t at = text.find('`'); at != std::string::npos; at = text.find('`', begin)) {
+    const size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_", at + 1);
+    result += text.substr(begin, at - begin);
+    begin = end == std::string::npos ? text.size() : end;
+    std::string key = text.substr(at + 1, begin - at - 1);
+    if (key.empty() || begin == text.size() || text[begin] != '`') {
+      result += '`' + key;  // no option's name
+      continue;
+    }
+    std::replace(key.begin(), key.end(), '_', '-');
+    result += "--" + key;
+    ++begin;
+  }
+  return result + text.substr(begin);
+}
 
 std::string error_text(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();

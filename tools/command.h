@@ -31,7 +31,9 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Prints to stderr. Never throws: it may be closed.
+/// The library names options by their keys: `head-lr`. Here they are flags: --head-lr.
+std::string with_flags(const std::string& text);
+/// Prints to stderr, with_flags(). Never throws: it may be closed.
 void say(const std::string& text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.

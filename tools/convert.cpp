@@ -10,11 +10,11 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/file.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/weights.h"
+#include "tpgm/weights/weights.h"
 
 namespace tpgm::tools {
 namespace {

@@ -10,9 +10,9 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/check.h"
 #include "tpgm/data/class_list.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -14,9 +14,9 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
-#include "tpgm/data/encode.h"
-#include "tpgm/data/font.h"
-#include "tpgm/data/glyphs.h"
+#include "tpgm/data/formats/encode.h"
+#include "tpgm/data/glyphs/font.h"
+#include "tpgm/data/glyphs/glyphs.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/folder.h"
 

@@ -6,7 +6,7 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
-#include "tpgm/data/shard_writer.h"
+#include "tpgm/data/sources/shard_writer.h"
 
 namespace tpgm::tools {
 namespace {

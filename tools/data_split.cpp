@@ -10,12 +10,12 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/check.h"
 #include "tpgm/data/class_list.h"
-#include "tpgm/data/image_list.h"
+#include "tpgm/data/sources/list.h"
 #include "tpgm/data/split.h"
 #include "tpgm/io/folder.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -16,11 +16,11 @@
 #include "tools/results.h"
 #include "tools/setting_flags.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
-#include "tpgm/io/untrusted.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/script.h"
+#include "tpgm/nn/precision.h"
 #include "tpgm/train/evaluate.h"
 #include "tpgm/train/setup.h"
 

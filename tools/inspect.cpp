@@ -12,10 +12,10 @@
 #include "tools/inspect_one.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/compare.h"
-#include "tpgm/core/names.h"
 #include "tpgm/io/file.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/report/plot.h"
 
 namespace tpgm::tools {

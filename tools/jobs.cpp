@@ -22,7 +22,7 @@
 
 #include "tools/status_line.h"
 #include "tools/train.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 extern char** environ;
 

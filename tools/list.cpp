@@ -9,8 +9,8 @@
 #include "tools/reproduce_table.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/names.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/weights/names.h"
 
 namespace tpgm::tools {
 namespace {

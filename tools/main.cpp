@@ -14,7 +14,8 @@
 #include <string>
 
 #include "tools/command.h"
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/version.h"
 #include "tpgm/train/options.h"
 
 namespace {
@@ -42,14 +43,14 @@ constexpr Command kCommands[] = {
     {"bench", "our speed beside its rivals', in one run", tpgm::tools::configure_bench},
 };
 
-std::string version() {
+std::string version_text() {
   std::string cuda = "no (built without)";
-  if (TPGM_WITH_CUDA) {
+  if (tpgm::built_with_cuda()) {
     const auto devices = torch::cuda::device_count();
     cuda = devices == 0 ? "no (no device visible)"
                         : fmt::format("yes ({} device{})", devices, devices == 1 ? "" : "s");
   }
-  return fmt::format("tpgm {}\nLibTorch: {}\nCUDA: {}\nthreads: {}", TPGM_VERSION, TORCH_VERSION, cuda,
+  return fmt::format("tpgm {}\nLibTorch: {}\nCUDA: {}\nthreads: {}", tpgm::version(), TORCH_VERSION, cuda,
                      at::get_num_threads());
 }
 
@@ -101,7 +102,7 @@ int main(int argc, char** argv) {
   if (mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1) mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");
-  app.set_version_flag("--version", version);
+  app.set_version_flag("--version", version_text);
   app.option_defaults()->always_capture_default();
   app.require_subcommand(1);
   app.footer("tpgm COMMAND --help shows the options of a command and their defaults.");

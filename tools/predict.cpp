@@ -13,18 +13,19 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/models/classifier.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/nn/precision.h"
 #include "tpgm/report/table.h"
+#include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::tools {
 namespace {

@@ -18,16 +18,17 @@
 #include "tools/setting_flags.h"
 #include "tools/status_line.h"
 #include "tools/text.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/safetensors_writer.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/methods/tpgm.h"
-#include "tpgm/models/layers.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/script.h"
+#include "tpgm/nn/layers.h"
+#include "tpgm/nn/precision.h"
 #include "tpgm/report/table.h"
 #include "tpgm/train/setup.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::tools {
 namespace {

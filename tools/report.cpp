@@ -14,7 +14,7 @@
 #include "tools/command.h"
 #include "tools/report_parts.h"
 #include "tools/text.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "tools/report_parts.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

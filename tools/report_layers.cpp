@@ -11,9 +11,10 @@
 
 #include "tools/command.h"
 #include "tools/report_parts.h"
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::tools {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "tools/report_parts.h"
 #include "tools/text.h"
-#include "tpgm/data/encode.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/encode.h"
+#include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/resize.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -18,7 +18,7 @@
 #include "tools/setting_flags.h"
 #include "tools/status_line.h"
 #include "tools/train.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

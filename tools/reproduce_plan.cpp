@@ -14,8 +14,8 @@
 #include "tools/command.h"
 #include "tools/status_line.h"
 #include "tools/text.h"
-#include "tpgm/core/names.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -13,8 +13,8 @@
 #include "tools/shared_files.h"
 #include "tools/sweep.h"
 #include "tools/text.h"
-#include "tpgm/core/names.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

@@ -14,8 +14,8 @@
 #include <tuple>
 
 #include "tools/command.h"
-#include "tpgm/core/names.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 namespace {

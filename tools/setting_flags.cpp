@@ -68,7 +68,7 @@ void SettingFlags::add(CLI::App& app, const std::string& names, const std::strin
         using T = std::decay_t<decltype(value)>;
         if (key != each) return;
         Flag& flag = flags_[key];
-        const std::string text = help.empty() ? usual_help : help;
+        const std::string text = with_flags(help.empty() ? usual_help : help);
         if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) {
           const auto off = key.starts_with("no-") ? key.substr(3) : "no-" + key;
           flag.is_switch = true;
@@ -122,8 +122,9 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
   }
   for (const auto& [key, option] : options) {
     auto& flag = flags_[key];
-    flag.option =
-        app.add_option("--" + key, flag.text, option.help())->type_name(option.type)->group("Method");
+    flag.option = app.add_option("--" + key, flag.text, with_flags(option.help()))
+                      ->type_name(option.type)
+                      ->group("Method");
   }
 }
 

@@ -15,8 +15,8 @@
 #include "tools/command.h"
 #include "tools/results.h"
 #include "tools/text.h"
-#include "tpgm/core/names.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/report/table.h"
 
 namespace tpgm::tools {

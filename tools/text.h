@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tpgm/io/byte_count.h"
+#include "tpgm/base/byte_count.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm::tools {

@@ -19,8 +19,9 @@
 #include "tools/status_line.h"
 #include "tools/sweep.h"
 #include "tools/text.h"
-#include "tpgm/core/names.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/base/version.h"
 #include "tpgm/train/memory.h"
 #include "tpgm/train/run_folder.h"
 #include "tpgm/train/trainer.h"
@@ -54,7 +55,7 @@ RunFolder::Json environment(const Setup& setup) {
   const std::time_t now = std::time(nullptr);
   std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
   return {{"command", command_line()},
-          {"version", TPGM_VERSION},
+          {"version", version()},
           {"libtorch", TORCH_VERSION},
           {"device", setup.device.str()},
           {"threads", at::get_num_threads()},
@@ -106,7 +107,7 @@ void print_plan(const TrainOptions& options) {
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   const auto& o = setup.options;
   fmt::print("{}\n# Data\n", to_toml(o));
-  for (const auto& note : setup.data.notes) fmt::print("# {}\n", note);
+  for (const auto& note : setup.data.notes) fmt::print("# {}\n", with_flags(note));
 
   const auto constrained = setup.method->constrained();
   std::vector<std::string> excluded;

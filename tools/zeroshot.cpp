@@ -12,9 +12,9 @@
 #include "tpgm/data/dataset.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/weights.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
+#include "tpgm/weights/weights.h"
 
 namespace tpgm::tools {
 namespace {

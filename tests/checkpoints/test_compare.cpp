@@ -6,7 +6,7 @@
 #include <map>
 
 #include "files.h"
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 
 namespace tpgm {
 namespace {
@@ -298,7 +298,7 @@ TEST_F(Compare, MissingReshapedAndSelected) {
   EXPECT_TRUE(
       contains(error_of([&] { compare_checkpoints(pre, ft, {"z.*"}); }), "only 'z.*' matches no parameter"));
   EXPECT_TRUE(
-      contains(error_of([&] { compare_checkpoints(pre, ft, {}, {"z.*"}); }), "exclude 'z.*' matches no"));
+      contains(error_of([&] { compare_checkpoints(pre, ft, {}, {"z.*"}); }), "`exclude` 'z.*' matches no"));
 
   const Comparison nothing = compare(StateDict(), StateDict());
   EXPECT_TRUE(nothing.tensors.empty() && nothing.blocks.empty());

@@ -407,7 +407,7 @@ TEST_F(Merge, ManyMismatchesAreTheFirstTenAndACount) {
       << message;
   EXPECT_EQ(count_of(message, "\n  '"), 10U) << message;
   EXPECT_TRUE(contains(message, "and 3 more")) << message;
-  EXPECT_TRUE(contains(message, "--exclude 'head.*'")) << message;
+  EXPECT_TRUE(contains(message, "`exclude` 'head.*'")) << message;
   EXPECT_FALSE(exists("merged.safetensors"));
   EXPECT_EQ(files_in_folder(), 2U);
   EXPECT_EQ(merge(a, b, MergeOptions().exclude({"head.*", "old.*"})).size(), 13U);
@@ -423,7 +423,7 @@ TEST_F(Merge, OneMismatchIsOneLine) {
     const std::string text = error_of([&] { merge(from, to); });
     EXPECT_EQ(count_of(text, "\n"), 0U) << text;
     EXPECT_TRUE(contains(text, "'y.w'")) << text;
-    EXPECT_TRUE(contains(text, "--exclude 'y.*'")) << text;
+    EXPECT_TRUE(contains(text, "`exclude` 'y.*'")) << text;
     EXPECT_TRUE(contains(text, from.path().string()) && contains(text, to.path().string())) << text;
     return text;
   };
@@ -486,7 +486,7 @@ TEST_F(Merge, RefusesWhatCannotBe) {
   EXPECT_TRUE(contains(message(one, MergeOptions().filters({{"*", -INFINITY}})), "inf"));
   EXPECT_TRUE(contains(message(one, MergeOptions().filters({{"bdy.*", 0.1}})),
                        "filter 'bdy.*' matches no parameter; the nearest is 'body.w'"));
-  EXPECT_TRUE(contains(message(one, MergeOptions().exclude({"haed.*"})), "exclude 'haed.*' matches no"));
+  EXPECT_TRUE(contains(message(one, MergeOptions().exclude({"haed.*"})), "`exclude` 'haed.*' matches no"));
   for (const std::string name : {"x.pt", "x", "x.safetensors.bak", "safetensors", ".safetensors", "x.json",
                                  "x.safetensors.index.json"}) {
     EXPECT_TRUE(contains(message({file(name)}, {}), "name it *.safetensors")) << name;

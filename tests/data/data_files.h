@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "tests/io/scratch.h"
-#include "tpgm/data/encode.h"
-#include "tpgm/data/image_folder.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/encode.h"
 #include "tpgm/data/random.h"
-#include "tpgm/data/tar_writer.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/data/sources/folder.h"
+#include "tpgm/data/sources/tar_writer.h"
 
 namespace tpgm::test {
 

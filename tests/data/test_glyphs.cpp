@@ -1,5 +1,5 @@
 // The glyphs data set: its classes, splits and drawing, and that the committed part is what these fonts give.
-#include "tpgm/data/glyphs.h"
+#include "tpgm/data/glyphs/glyphs.h"
 
 #include <gtest/gtest.h>
 
@@ -11,12 +11,12 @@
 #include <string>
 
 #include "tests/io/scratch.h"
-#include "tpgm/data/font.h"
-#include "tpgm/data/glyph_alike.h"
-#include "tpgm/data/glyph_characters.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
+#include "tpgm/data/glyphs/alike.h"
+#include "tpgm/data/glyphs/characters.h"
+#include "tpgm/data/glyphs/font.h"
 #include "tpgm/data/random.h"
-#include "tpgm/data/tar_reader.h"
+#include "tpgm/data/sources/tar_reader.h"
 
 namespace tpgm {
 namespace {

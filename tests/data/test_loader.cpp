@@ -12,7 +12,7 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
 
 namespace tpgm {
 namespace {
@@ -406,7 +406,7 @@ TEST_F(BadImages, AreNamedByTheBatchTheyAreIn) {
     const auto place = spoil(subset, kBad, "no picture at all");
     const auto error = error_of_batch(loader, 2);
     EXPECT_HAS(error, "[Loader] '" + place + "': ");
-    EXPECT_HAS(error, "--on-bad-image skip");
+    EXPECT_HAS(error, "`on-bad-image` skip");
     EXPECT_FALSE(loader.next().has_value());
     EXPECT_FALSE(loader.next().has_value());
     EXPECT_EQ(error_of_batch(loader, 2), error);

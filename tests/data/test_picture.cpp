@@ -1,5 +1,5 @@
 // Pictures against Pillow: sound ones, damaged ones, parts of them, and what is no picture at all.
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -15,11 +15,11 @@
 #include <string>
 
 #include "tests/io/scratch.h"
-#include "tpgm/data/encode.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/encode.h"
 #include "tpgm/data/random.h"
 #include "tpgm/data/resize.h"
 #include "tpgm/io/state_dict.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -13,8 +13,8 @@
 #include "tests/data/data_files.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/dataset.h"
-#include "tpgm/data/image_list.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
+#include "tpgm/data/sources/list.h"
 
 namespace tpgm {
 namespace {

@@ -1,5 +1,5 @@
 // Tars: WebDataset's, class folders in them, and what nobody should write.
-#include "tpgm/data/tar_shards.h"
+#include "tpgm/data/sources/tar.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <set>
 
 #include "tests/data/data_files.h"
-#include "tpgm/data/braces.h"
 #include "tpgm/data/dataset.h"
-#include "tpgm/data/tar_format.h"
-#include "tpgm/data/tar_reader.h"
+#include "tpgm/data/sources/braces.h"
+#include "tpgm/data/sources/tar_format.h"
+#include "tpgm/data/sources/tar_reader.h"
 
 namespace tpgm {
 namespace {

@@ -1,6 +1,6 @@
 // Other libraries' config.json: the same text as transformers' and as open_clip's.
 #include "tests/fuzz/support.h"
-#include "tpgm/models/config_json.h"
+#include "tpgm/weights/config_json.h"
 
 using namespace tpgm;
 

@@ -1,6 +1,6 @@
 // A list of pictures with labels.
 #include "tests/fuzz/support.h"
-#include "tpgm/data/image_list.h"
+#include "tpgm/data/sources/list.h"
 
 using namespace tpgm;
 

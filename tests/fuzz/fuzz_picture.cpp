@@ -2,7 +2,7 @@
 #include <zlib.h>
 
 #include "tests/fuzz/support.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/random.h"
 
 using namespace tpgm;

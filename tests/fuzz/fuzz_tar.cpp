@@ -1,8 +1,8 @@
 // A tar shard: its headers, then its samples; as it is, and with checksums that are right, which no mutation
 // keeps.
 #include "tests/fuzz/support.h"
-#include "tpgm/data/tar_format.h"
-#include "tpgm/data/tar_shards.h"
+#include "tpgm/data/sources/tar.h"
+#include "tpgm/data/sources/tar_format.h"
 
 using namespace tpgm;
 

@@ -1,8 +1,8 @@
 // A file of CLIP's tokenizer: tokenizer.json, vocab.json (with merges that are in order) or a list of merges,
 // packed or not; then text through what was read.
 #include "tests/fuzz/support.h"
-#include "tpgm/models/tokenizer.h"
-#include "tpgm/models/vocabulary.h"
+#include "tpgm/text/tokenizer.h"
+#include "tpgm/text/vocabulary.h"
 
 using namespace tpgm;
 

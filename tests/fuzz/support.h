@@ -17,8 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/mapped_tensor.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm::fuzz {
 

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "tests/support.h"
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm::kernels {
 

@@ -5,7 +5,8 @@
 #include "model_files.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/tpgm.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/text/zero_shot.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::testing {
 namespace {

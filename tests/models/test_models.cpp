@@ -6,13 +6,13 @@
 #include <set>
 
 #include "parity.h"
-#include "tests/models/trace.h"
+#include "tests/nn/trace.h"
 #include "tests/support.h"
-#include "tpgm/models/fused_transformer.h"
-#include "tpgm/models/precision.h"
-#include "tpgm/models/products.h"
-#include "tpgm/models/recompute.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/nn/gemm.h"
+#include "tpgm/nn/precision.h"
+#include "tpgm/nn/recompute.h"
+#include "tpgm/nn/residual.h"
 
 namespace tpgm::testing {
 namespace {

@@ -9,6 +9,7 @@
 #include "tpgm/methods/ft.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/train/step.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm::testing {
 namespace {
@@ -186,7 +187,7 @@ TEST_F(Script, ThatWaitsBreaksOffARecordingOnCuda) {
   };
   const std::string error = error_of([&] { steps(true); });
   EXPECT_TRUE(has(error, "could not be recorded, as something in it waits for the device"));
-  EXPECT_TRUE(has(error, "--no-cuda-graph"));
+  EXPECT_TRUE(has(error, "`no-cuda-graph`"));
   EXPECT_FALSE(has(error, "other sizes"));
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   steps(false);

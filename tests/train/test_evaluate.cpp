@@ -11,8 +11,8 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm {
 namespace {

@@ -15,9 +15,10 @@
 #include "tpgm/data/mix.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/names.h"
-#include "tpgm/models/precision.h"
+#include "tpgm/nn/precision.h"
 #include "tpgm/train/schedule.h"
+#include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/names.h"
 
 namespace tpgm::testing {
 namespace {

@@ -12,8 +12,8 @@
 #include "tests/support.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm {
 namespace {
@@ -430,7 +430,7 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
         error_of([&] { Trainer(setup, run ? &*run : nullptr, callbacks, batches.source()).run(); });
     EXPECT_HAS(message, "step 4: the loss is nan");
     EXPECT_HAS(message, "'picture 12', 'picture 13', 'picture 14' and 1 more");
-    EXPECT_HAS(message, "--on-nan skip");
+    EXPECT_HAS(message, "`on-nan` skip");
     if (device().is_cpu()) expect_identical(values_of(*setup.model), before);  // it was stopped in time
     if (!with_folder) {
       EXPECT_HAS(message, "there is no checkpoint yet");
@@ -762,7 +762,7 @@ TEST(RunFolders, AreNeitherOverwrittenNorMistaken) {
   const auto options = small_options();
   EXPECT_HAS(error_of([&] { RunFolder::open(folder / "none"); }), "no recipe.toml");
   { RunFolder run = RunFolder::create(folder / "run", options, {}); }
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "run", options, {}); }), "--resume");
+  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "run", options, {}); }), "`resume`");
   {
     RunFolder run = RunFolder::open(folder / "run");
     EXPECT_FALSE(run.load_state());
@@ -890,20 +890,20 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("test = [\"a\" \"b\"]\n", {"line 1: expected , or ] in a list"});
   expect_says("test = [\"a\",\n", {"a list does not end"});
   expect_says("test = [[\"a\"]]\n", {"line 1: expected a \"string\", a number"});
-  expect_says("lr = \"fast\"\n", {"--lr must be float, not 'fast'"});
-  expect_says("lr = [1, 2]\n", {"--lr must be float, not '1,2'"});
-  expect_says("epochs = 1.5\n", {"--epochs must be int, not '1.5'"});
-  expect_says("amp = 1\n", {"--amp must be bool, not '1'"});
-  expect_says("opt-betas = [0.9]\n", {"--opt-betas", "1 numbers; expected 2"});
-  expect_says("crop-scale = [0.9, \"x\"]\n", {"--crop-scale must be float, not 'x'"});
-  expect_says("opt = \"lamb\"\n", {"--opt", "sgd", "lamb"});
-  expect_says("on-nan = \"stop\"\n", {"--on-nan is error or skip, not 'stop'"});
-  expect_says("smoothing = 2\n", {"--smoothing 2: must be from 0 to 1"});
-  expect_says("batch-size = 0\n", {"--batch-size 0: must be 1 or more"});
-  expect_says("lr = -1\n", {"--lr -1: must be 0 or more"});
-  expect_says("lr = nan\n", {"--lr nan"});
+  expect_says("lr = \"fast\"\n", {"`lr` must be float, not 'fast'"});
+  expect_says("lr = [1, 2]\n", {"`lr` must be float, not '1,2'"});
+  expect_says("epochs = 1.5\n", {"`epochs` must be int, not '1.5'"});
+  expect_says("amp = 1\n", {"`amp` must be bool, not '1'"});
+  expect_says("opt-betas = [0.9]\n", {"`opt-betas`", "1 numbers; expected 2"});
+  expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be float, not 'x'"});
+  expect_says("opt = \"lamb\"\n", {"`opt`", "sgd", "lamb"});
+  expect_says("on-nan = \"stop\"\n", {"`on-nan` is error or skip, not 'stop'"});
+  expect_says("smoothing = 2\n", {"`smoothing` 2: must be from 0 to 1"});
+  expect_says("batch-size = 0\n", {"`batch-size` 0: must be 1 or more"});
+  expect_says("lr = -1\n", {"`lr` -1: must be 0 or more"});
+  expect_says("lr = nan\n", {"`lr` nan"});
   expect_says("method = \"tpg\"\n", {"no method 'tpg'", "did you mean 'tpgm'"});
-  expect_says("method = \"ft\"\nradius-lr = 0.1\n", {"--radius-lr is no option of ft, but of tpgm"});
+  expect_says("method = \"ft\"\nradius-lr = 0.1\n", {"`radius-lr` is no option of ft, but of tpgm"});
 }
 
 TEST_F(Recipes, OfTheBoxAreRead) {

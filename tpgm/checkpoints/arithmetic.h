@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm {
 

@@ -9,8 +9,8 @@
 #include <map>
 #include <optional>
 
+#include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
-#include "tpgm/core/names.h"
 
 namespace tpgm {
 namespace {
@@ -149,8 +149,8 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
   for (const auto& name : b.names()) {
     if (!a.contains(name)) names.push_back(name);
   }
-  check_globs("compare_checkpoints", "--only", only, names);
-  check_globs("compare_checkpoints", "--exclude", exclude, names);
+  check_globs("compare_checkpoints", "`only`", only, names);
+  check_globs("compare_checkpoints", "`exclude`", exclude, names);
 
   Comparison result;
   for (const auto& name : names) {

@@ -14,8 +14,8 @@
 #include <limits>
 #include <set>
 
+#include "tpgm/base/names.h"
 #include "tpgm/checkpoints/provenance.h"
-#include "tpgm/core/names.h"
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/safetensors_writer.h"
 
@@ -71,8 +71,8 @@ size_t stars(std::string_view pattern) {
 // Old name → new name, of what is kept.
 std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& input,
                                                             const ConvertOptions& options) {
-  check_globs(kCall, "--only", options.only(), input.names());
-  check_globs(kCall, "--exclude", options.exclude(), input.names());
+  check_globs(kCall, "`only`", options.only(), input.names());
+  check_globs(kCall, "`exclude`", options.exclude(), input.names());
   std::vector<std::pair<std::string, std::string>> names;
   for (const auto& name : input.names()) {
     if (!options.only().empty() && !matches_any(options.only(), name)) continue;

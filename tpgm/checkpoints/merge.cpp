@@ -11,11 +11,11 @@
 #include <optional>
 #include <set>
 
+#include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
-#include "tpgm/core/names.h"
 #include "tpgm/io/safetensors_writer.h"
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm {
 namespace {
@@ -89,9 +89,9 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
   std::vector<std::string> globs;
   for (const auto& filter : options.filters()) globs.push_back(filter.first);
   std::vector<std::string> names = finetuned.names();
-  check_globs(kCall, "--filter", globs, names);
+  check_globs(kCall, "`filter`", globs, names);
   names.insert(names.end(), pretrained.names().begin(), pretrained.names().end());
-  check_globs(kCall, "--exclude", options.exclude(), names);
+  check_globs(kCall, "`exclude`", options.exclude(), names);
   const auto jobs = plan_jobs(pretrained, finetuned, options);
 
   Provenance provenance({&pretrained, &finetuned});

@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "tpgm/base/untrusted.h"
+#include "tpgm/base/version.h"
 #include "tpgm/io/hash.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
@@ -47,7 +48,7 @@ Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
     if (is_inherited(key)) metadata_[key] = value;
   }
   metadata_.emplace("format", "pt");
-  metadata_["tpgm.version"] = TPGM_VERSION;
+  metadata_["tpgm.version"] = version();
   metadata_["tpgm.inputs"] = inputs_text();
 }
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 #include "tpgm/io/mismatches.h"
 
 namespace tpgm {
@@ -114,7 +114,7 @@ void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint&
   const std::string way_out =
       strangers ? "no name is common to both: are they checkpoints of one architecture?"
                 : fmt::format("leave {} out with {}", mismatches.size() == 1 ? "it" : "them",
-                              fmt::join(mismatches.globs("--exclude '", "'"), " "));
+                              fmt::join(mismatches.globs("`exclude` '", "'"), " "));
   TORCH_CHECK(false, mismatches.text(call, "", way_out));
 }
 

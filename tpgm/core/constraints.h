@@ -11,7 +11,7 @@
 
 #include "tpgm/core/anchor.h"
 #include "tpgm/core/selection.h"
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 #include "tpgm/kernels/radii.h"
 
 namespace tpgm {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 
 namespace tpgm {
 

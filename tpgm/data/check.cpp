@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -9,10 +9,10 @@
 #include <sstream>
 #include <unordered_map>
 
-#include "tpgm/core/names.h"
-#include "tpgm/data/image_folder.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/sources/folder.h"
 #include "tpgm/io/file.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -10,13 +10,13 @@
 #include <map>
 #include <set>
 
-#include "tpgm/core/names.h"
-#include "tpgm/data/braces.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
-#include "tpgm/data/image_folder.h"
-#include "tpgm/data/image_list.h"
-#include "tpgm/data/tar_shards.h"
-#include "tpgm/io/untrusted.h"
+#include "tpgm/data/sources/braces.h"
+#include "tpgm/data/sources/folder.h"
+#include "tpgm/data/sources/list.h"
+#include "tpgm/data/sources/tar.h"
 
 namespace tpgm {
 namespace {

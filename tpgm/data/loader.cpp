@@ -20,8 +20,8 @@
 #include <thread>
 #include <utility>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader_memory.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
@@ -341,7 +341,7 @@ class Loader::Impl {
   void remember(BadImage bad) {
     if (options_.on_bad_image() == OnBadImage::kError) {
       TORCH_CHECK(false, "[Loader] '", printable(bad.place, kMaxPath), "': ", printable(bad.reason, kMaxPath),
-                  " (to go on without such pictures: --on-bad-image skip)");
+                  " (to go on without such pictures: `on-bad-image` skip)");
     }
     if (known_bad_.insert(bad.index).second) skipped_.push_back(std::move(bad));
   }

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/random.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {

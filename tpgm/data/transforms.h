@@ -6,7 +6,7 @@
 #include <array>
 
 #include "tpgm/data/augment.h"
-#include "tpgm/data/picture.h"
+#include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/random.h"
 #include "tpgm/data/resize.h"
 

@@ -11,10 +11,10 @@
 #include <set>
 #include <utility>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/io/shard_index.h"
 #include "tpgm/io/torch_file.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -1,9 +1,9 @@
 // Tensors of a checkpoint. Apart from the rest, so that a program that only looks at names links no LibTorch.
 #include <c10/util/Exception.h>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/io/mapped_tensor.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 

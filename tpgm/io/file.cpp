@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -10,7 +10,7 @@
 #include <limits>
 #include <numeric>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

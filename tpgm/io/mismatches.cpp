@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::pickle {
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/safetensors_format.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {

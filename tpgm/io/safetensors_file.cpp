@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/mapped_tensor.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 

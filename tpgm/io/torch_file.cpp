@@ -126,7 +126,7 @@ class Unwrapper {
     if (found_.empty()) {
       throw Malformed{fmt::format("found no tensors{}; its keys are {}",
                                   key.empty() ? "" : fmt::format(" under '{}'", key), list(keys_of(*dict))),
-                      "name the one that holds the state dict with --key"};
+                      "name the one that holds the state dict with `key`"};
     }
     return std::move(found_);
   }

@@ -1,12 +1,12 @@
 // Stands in for the CUDA sources in a build without CUDA.
 #include <stdexcept>
 
-#include "tpgm/kernels/absorb.h"
-#include "tpgm/kernels/kernels.h"
-#include "tpgm/kernels/maps.h"
-#include "tpgm/kernels/products.h"
+#include "tpgm/kernels/batch_norm.h"
+#include "tpgm/kernels/fold_norm.h"
+#include "tpgm/kernels/gemm.h"
+#include "tpgm/kernels/projection.h"
 #include "tpgm/kernels/radii.h"
-#include "tpgm/kernels/transformer.h"
+#include "tpgm/kernels/residual.h"
 
 namespace tpgm::kernels {
 namespace {

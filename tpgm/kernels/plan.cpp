@@ -1,7 +1,7 @@
 // Cuts tensors into pieces, from their shapes alone.
 #include <algorithm>
 
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm::kernels {
 namespace {

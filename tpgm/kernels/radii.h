@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tpgm/kernels/kernels.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm::kernels {
 

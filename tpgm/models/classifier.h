@@ -3,15 +3,13 @@
 
 #include <torch/arg.h>
 
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "tpgm/models/backbone.h"
-#include "tpgm/models/layers.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/models/clip.h"
+#include "tpgm/nn/layers.h"
 
 namespace tpgm {
 
@@ -66,32 +64,5 @@ class Classifier : public torch::nn::Module {
   bool fresh_head_;
   at::Tensor tokens_;  // no buffer: it belongs to the classes, not to the weights
 };
-
-enum class Head {
-  kCheckpoint,  // the checkpoint's own; an error if it has none, or of another size
-  kFresh,
-  kZeroShot,  // a file of `tpgm zeroshot`
-};
-
-struct LoadOptions {
-  TORCH_ARG(Head, head) = Head::kCheckpoint;
-  TORCH_ARG(std::filesystem::path, head_file);  // of kZeroShot
-  TORCH_ARG(ClassifierOptions, classifier);
-};
-
-struct LoadedClassifier {
-  std::shared_ptr<Classifier> model;
-  /// For the user to read; see ModelWeights.
-  std::vector<std::string> notes;
-  /// For the metadata of what is saved from it, by which it is known again: "tpgm.model"; "tpgm.layout", the
-  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, and
-  /// "tpgm.templates", what it was told of them, where the checkpoint says so.
-  std::map<std::string, std::string> metadata;
-};
-
-/// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of
-/// `checkpoint`, which for a script may be empty. Everything is checked before anything is returned.
-LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
-                                 const LoadOptions& options);
 
 }  // namespace tpgm

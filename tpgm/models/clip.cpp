@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tpgm/models/init.h"
+#include "tpgm/nn/init.h"
 
 namespace tpgm {
 

@@ -7,7 +7,7 @@
 
 #include <charconv>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 
 namespace tpgm {
 namespace {

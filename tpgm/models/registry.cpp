@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 #include "tpgm/models/resnet.h"
 #include "tpgm/models/script.h"
 #include "tpgm/models/vit.h"

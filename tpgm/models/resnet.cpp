@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "tpgm/models/absorbed_norms.h"
+#include "tpgm/nn/folded_norm.h"
 
 namespace tpgm {
 

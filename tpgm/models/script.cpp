@@ -11,8 +11,8 @@
 #include <charconv>
 #include <utility>
 
+#include "tpgm/base/names.h"
 #include "tpgm/core/first_line.h"
-#include "tpgm/core/names.h"
 
 namespace tpgm {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-#include "tpgm/models/fused_transformer.h"
-#include "tpgm/models/init.h"
+#include "tpgm/nn/init.h"
+#include "tpgm/nn/residual.h"
 
 namespace tpgm {
 namespace {

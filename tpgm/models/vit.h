@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tpgm/models/backbone.h"
-#include "tpgm/models/layers.h"
+#include "tpgm/nn/layers.h"
 
 namespace tpgm {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
 
 namespace tpgm {
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/core/eval_mode.h"
-#include "tpgm/io/untrusted.h"
-#include "tpgm/models/precision.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm {
 namespace {

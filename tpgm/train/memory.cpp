@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "tpgm/io/state_dict.h"
-#include "tpgm/models/precision.h"
+#include "tpgm/nn/precision.h"
 #include "tpgm/train/step.h"
 
 namespace tpgm {

@@ -28,8 +28,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/base/names.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/names.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {

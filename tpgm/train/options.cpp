@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <set>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/data/mix.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/optim.h"
 #include "tpgm/train/schedule.h"
@@ -85,17 +85,17 @@ void check_word(const char* key, const std::string& text, const Parse& parse) {
   try {
     parse(text);
   } catch (const std::invalid_argument& error) {
-    TORCH_CHECK(false, "[train] --", key, ": ", error.what());
+    TORCH_CHECK(false, "[train] `", key, "`: ", error.what());
   }
 }
 
 void one_of(const char* key, const std::string& text, const std::vector<std::string>& words) {
-  TORCH_CHECK(std::find(words.begin(), words.end(), text) != words.end(), "[train] --", key, " is ",
+  TORCH_CHECK(std::find(words.begin(), words.end(), text) != words.end(), "[train] `", key, "` is ",
               fmt::format("{}", fmt::join(words, " or ")), ", not '", printable(text), "'");
 }
 
 void in_range(const char* key, double value, double low, double high) {
-  TORCH_CHECK(value >= low && value <= high, "[train] --", key, " ", value, ": must be ",
+  TORCH_CHECK(value >= low && value <= high, "[train] `", key, "` ", value, ": must be ",
               high > 1e17 && !(value > high) ? fmt::format("{} or more", low)
                                              : fmt::format("from {} to {}", low, high));
 }
@@ -161,12 +161,12 @@ void check(const TrainOptions& o) {
                                                 {"std", o.std.size(), 0, 3},
                                                 {"color-jitter", o.color_jitter.size(), 0, 4},
                                                 {"rand-augment", o.rand_augment.size(), 0, 2}}) {
-    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "[train] --", key, ": ",
-                count, " numbers; expected ", least == most ? "" : "at most ", most);
+    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "[train] `", key,
+                "`: ", count, " numbers; expected ", least == most ? "" : "at most ", most);
   }
-  TORCH_CHECK(o.model_ema_decay < 1, "[train] --model-ema-decay 1: the average would never change");
-  TORCH_CHECK(o.smoothing < 1, "[train] --smoothing 1: nothing of the labels would be left");
-  TORCH_CHECK(o.layer_decay > 0, "[train] --layer-decay 0: only the head would train; that is --method lp");
+  TORCH_CHECK(o.model_ema_decay < 1, "[train] `model-ema-decay` 1: the average would never change");
+  TORCH_CHECK(o.smoothing < 1, "[train] `smoothing` 1: nothing of the labels would be left");
+  TORCH_CHECK(o.layer_decay > 0, "[train] `layer-decay` 0: only the head would train; that is `method` lp");
 }
 
 template <class T>
@@ -248,7 +248,7 @@ TrainOptions make_options(const Settings& settings) {
       [&](const char*, const char* key, const char*, auto& value) {
         own.insert(key);
         if (const auto text = settings.find(key); text != settings.end())
-          from_text(fmt::format("[train] --{}", key), text->second, value);
+          from_text(fmt::format("[train] `{}`", key), text->second, value);
       },
       options);
   const MethodInfo& method = method_info(options.method);
@@ -263,7 +263,7 @@ TrainOptions make_options(const Settings& settings) {
       if (find_option(other, key)) others.push_back(other.name);
     }
     if (others.empty()) unknown_key("", key);
-    TORCH_CHECK(false, "[train] --", key, " is no option of ", options.method, ", but of ",
+    TORCH_CHECK(false, "[train] `", key, "` is no option of ", options.method, ", but of ",
                 fmt::format("{}", fmt::join(others, ", ")));
   }
   check(options);

@@ -92,7 +92,7 @@ struct TrainOptions {
           "Of zeroshot and text: the vocabulary; default: beside the checkpoint, or bytes for a model of 514 "
           "tokens",
           self.vocab...);
-    visit(g, "weights", "Start from these and keep --checkpoint as the anchor: a file, folder or run",
+    visit(g, "weights", "Start from these and keep `checkpoint` as the anchor: a file, folder or run",
           self.weights...);
     g = "Data";
     visit(g, "data-dir", "The data set, as 'tpgm data check' takes it", self.data_dir...);
@@ -100,7 +100,7 @@ struct TrainOptions {
           self.train...);
     visit(g, "test",
           "Domains to test on beside the training domain's own test; NAME=PATH: another data set, relative "
-          "to --data-dir",
+          "to `data-dir`",
           self.test...);
     visit(g, "id", "Tests that count as in-distribution; default: the training domain's own", self.id...);
     visit(g, "class-list",
@@ -150,13 +150,13 @@ struct TrainOptions {
     visit(g, "sched-on-updates", "The rate changes at every step; off: at every epoch",
           self.sched_on_updates...);
     visit(g, "min-lr", "Where cosine ends", self.min_lr...);
-    visit(g, "warmup-epochs", "From --warmup-lr up to --lr in a line", self.warmup_epochs...);
+    visit(g, "warmup-epochs", "From `warmup-lr` up to `lr` in a line", self.warmup_epochs...);
     visit(g, "warmup-lr", "Where the warm-up begins", self.warmup_lr...);
     visit(g, "decay-epochs", "Of step: how long a rate stays", self.decay_epochs...);
     visit(g, "decay-rate", "Of step: what it is multiplied by", self.decay_rate...);
-    visit(g, "lp-epochs", "Of lp-ft: epochs of linear probing, counted in --epochs; auto: half",
+    visit(g, "lp-epochs", "Of lp-ft: epochs of linear probing, counted in `epochs`; auto: half",
           self.lp_epochs...);
-    visit(g, "lp-lr", "Of lp-ft: rate while probing; auto: --lr", self.lp_lr...);
+    visit(g, "lp-lr", "Of lp-ft: rate while probing; auto: `lr`", self.lp_lr...);
     visit(g, "smoothing", "Of labels", self.smoothing...);
     visit(g, "mixup", "Alpha of mixup; 0: none", self.mixup...);
     visit(g, "cutmix", "Alpha of cutmix; 0: none", self.cutmix...);
@@ -170,7 +170,7 @@ struct TrainOptions {
     g = "Pictures";
     visit(g, "no-aug", "Train on the pictures as evaluation sees them", self.no_aug...);
     visit(g, "crop-scale",
-          "Of random crops: share of the area (timm's --scale, which is a method's word here)",
+          "Of random crops: share of the area (timm's `scale`, which is a method's word here)",
           self.crop_scale...);
     visit(g, "crop-ratio", "Of random crops: width / height", self.crop_ratio...);
     visit(g, "hflip", "Probability of a horizontal flip", self.hflip...);

@@ -14,9 +14,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/train/event_file.h"
 
 namespace tpgm {
@@ -140,26 +140,26 @@ RunFolder::~RunFolder() = default;
 void RunFolder::check_new(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  TORCH_CHECK(fs::is_directory(path), "[train] --output '", path.string(), "' is a file");
+  TORCH_CHECK(fs::is_directory(path), "[train] `output` '", path.string(), "' is a file");
   if (is_run(path)) {
-    TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --output '", path.string(),
+    TORCH_CHECK(!fs::exists(path / "result.json"), "[train] `output` '", path.string(),
                 "' holds a finished run; take another folder");
-    TORCH_CHECK(false, "[train] --output '", path.string(),
-                "' holds a run that was begun: go on with --resume ", path.string(),
+    TORCH_CHECK(false, "[train] `output` '", path.string(),
+                "' holds a run that was begun: go on with `resume` ", path.string(),
                 ", or take another folder");
   }
   // A run that was killed while it was being made leaves an environment and no recipe.
   const bool empty =
       std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
                   [](const auto& entry) { return entry.path().filename() == "environment.json"; });
-  TORCH_CHECK(empty, "[train] --output '", path.string(), "' is not empty; take another folder");
+  TORCH_CHECK(empty, "[train] `output` '", path.string(), "' is not empty; take another folder");
 }
 
 RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, const Json& environment) {
   check_new(path);
   std::error_code error;
   fs::create_directories(path, error);
-  TORCH_CHECK(!error, "[train] --output: cannot make '", path.string(), "': ", error.message());
+  TORCH_CHECK(!error, "[train] `output`: cannot make '", path.string(), "': ", error.message());
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
@@ -170,11 +170,11 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, c
 }
 
 RunFolder RunFolder::open(const fs::path& path) {
-  TORCH_CHECK(is_run(path), "[train] --resume '", path.string(), "' is no run folder: it has no recipe.toml");
+  TORCH_CHECK(is_run(path), "[train] `resume` '", path.string(), "' is no run folder: it has no recipe.toml");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] --resume '", path.string(),
+  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] `resume` '", path.string(),
               "': the run is finished");
   return RunFolder(std::move(impl));
 }

@@ -12,17 +12,18 @@
 #include <set>
 #include <thread>
 
-#include "tpgm/core/names.h"
+#include "tpgm/base/byte_count.h"
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
-#include "tpgm/io/byte_count.h"
 #include "tpgm/io/checkpoint.h"
-#include "tpgm/io/untrusted.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/precision.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
-#include "tpgm/models/weights.h"
-#include "tpgm/models/zero_shot.h"
+#include "tpgm/nn/precision.h"
+#include "tpgm/text/zero_shot.h"
+#include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/weights.h"
 
 namespace tpgm {
 namespace {
@@ -31,7 +32,7 @@ namespace fs = std::filesystem;
 
 LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<double, 3>& usual) {
   if (given.empty()) return usual;
-  TORCH_CHECK(given.size() != 2, "[train] --mean and --std take one number or three");
+  TORCH_CHECK(given.size() != 2, "[train] `mean` and `std` take one number or three");
   return given.size() == 1 ? LoaderOptions::Triple{given[0], given[0], given[0]}
                            : LoaderOptions::Triple{given[0], given[1], given[2]};
 }
@@ -62,7 +63,7 @@ void check_others(const RunData& data) {
       {"train", &data.train}, {"radius", &data.radius}, {"selection", &data.selection}};
   std::set<std::string> names;
   for (const auto& test : data.tests) {
-    TORCH_CHECK(names.insert(test.name).second, "[train] --test: there are two called '",
+    TORCH_CHECK(names.insert(test.name).second, "[train] `test`: there are two called '",
                 printable(test.name), "'");
     all.emplace_back("test " + test.name, &test.subset);
   }
@@ -89,8 +90,8 @@ void check_place(const std::string& test, const std::string& data_dir, const Dat
   if (std::any_of(data.parts().begin(), data.parts().end(), known) || !fs::is_directory(test)) return;
   const fs::path path = fs::relative(test, data_dir);
   const fs::path name = fs::absolute(test).lexically_normal();
-  TORCH_CHECK(false, "[train] --test ", printable(test),
-              ": another data set is NAME=PATH, the path from --data-dir: --test ",
+  TORCH_CHECK(false, "[train] `test` ", printable(test),
+              ": another data set is NAME=PATH, the path from `data-dir`: `test` ",
               (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
 }
 
@@ -101,7 +102,7 @@ SampleSubset open_elsewhere(const std::string& name, const fs::path& path,
   for (const char* split : {"test", "val", "validation"}) {
     if (const auto part = data.find("", split)) return all_of(part);
   }
-  TORCH_CHECK(false, "[train] --test ", name, ": '", path.string(), "' has the parts ",
+  TORCH_CHECK(false, "[train] `test` ", name, ": '", path.string(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; give the folder of one");
 }
 
@@ -112,7 +113,7 @@ std::string only_training_part(const Dataset& data) {
     if (part->split == "train") titles.push_back(part->domain.empty() ? part->title() : part->domain);
   }
   if (titles.empty() && data.parts().size() == 1) return data.parts().front()->title();
-  TORCH_CHECK(titles.size() == 1, "[train] --train: '", data.where(), "' has the parts ",
+  TORCH_CHECK(titles.size() == 1, "[train] `train`: '", data.where(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; say which to train on");
   return titles.front();
 }
@@ -124,7 +125,7 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
-    TORCH_CHECK(has(names, name), "[train] --id ", printable(name), " is no test; did you mean '",
+    TORCH_CHECK(has(names, name), "[train] `id` ", printable(name), " is no test; did you mean '",
                 nearest(name, names), "'?");
   }
 }
@@ -134,7 +135,7 @@ void share(SampleSubset& radius, SampleSubset& selection, std::vector<std::strin
   if (radius.indices.empty()) radius = selection;
   TORCH_CHECK(
       selection.indices.empty() || radius.samples == selection.samples,
-      "[train] --share-validation: radius and selection data are two parts of the data set; join them there");
+      "[train] `share-validation`: radius and selection data are two parts of the data set; join them there");
   if (!selection.indices.empty() && radius.indices != selection.indices) {
     radius.indices.insert(radius.indices.end(), selection.indices.begin(), selection.indices.end());
     std::sort(radius.indices.begin(), radius.indices.end());
@@ -165,9 +166,9 @@ std::shared_ptr<Classifier> with_rows(const Classifier& model, const std::vector
   std::vector<int64_t> rows;
   for (const auto& name : wanted) {
     const auto found = std::find(known.begin(), known.end(), name);
-    TORCH_CHECK(found != known.end(), "[train] --head checkpoint: '", checkpoint, "' knows no class '",
+    TORCH_CHECK(found != known.end(), "[train] `head` checkpoint: '", checkpoint, "' knows no class '",
                 printable(name), "'; the nearest is '", printable(nearest(name, known)),
-                "'. Take a fresh head with --head fresh");
+                "'. Take a fresh head with `head` fresh");
     rows.push_back(found - known.begin());
   }
   const at::Tensor index = at::tensor(rows);
@@ -191,7 +192,7 @@ std::vector<std::string> names_for(const TrainOptions& options, std::vector<std:
     return classes;
   }
   auto names = load_class_names(options.classnames);
-  TORCH_CHECK(names.size() == classes.size(), "[train] --classnames '", options.classnames, "' has ",
+  TORCH_CHECK(names.size() == classes.size(), "[train] `classnames` '", options.classnames, "' has ",
               names.size(), " names, the data ", classes.size(), " classes");
   return names;
 }
@@ -204,16 +205,16 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
   Model result;
   result.classes = classes;
   if (options.checkpoint.empty()) {
-    TORCH_CHECK(options.head == "text" && !options.model.empty(), "[train] --head ", options.head,
-                options.head == "text" ? " needs a --model of CLIP's, such as clip-vit, or a --checkpoint"
-                                       : " needs a --checkpoint of CLIP, both towers");
+    TORCH_CHECK(options.head == "text" && !options.model.empty(), "[train] `head` ", options.head,
+                options.head == "text" ? " needs a `model` of CLIP's, such as clip-vit, or a `checkpoint`"
+                                       : " needs a `checkpoint` of CLIP, both towers");
     config = parse_model(options.model);
     set_defaults(config);
   } else {
     const Checkpoint checkpoint(options.checkpoint, "", "train");
     weights = read_weights(checkpoint,
                            options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
-    TORCH_CHECK(weights->has_text(), "[train] --head ", options.head, ": '", options.checkpoint, "', a ",
+    TORCH_CHECK(weights->has_text(), "[train] `head` ", options.head, ": '", options.checkpoint, "', a ",
                 to_text(weights->config.family), ", has no text tower; it takes a whole CLIP, both towers");
     config = weights->config;
     result.metadata = checkpoint.metadata();
@@ -226,7 +227,7 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
         weights->has_head() ? std::vector<std::string>{"head.*"} : std::vector<std::string>();
     load_state_dict(*clip, weights->tensors, exclude, options.checkpoint);
   } else {
-    notes.emplace_back("no --checkpoint: all weights are drawn from the seed, and are their own anchor");
+    notes.emplace_back("no `checkpoint`: all weights are drawn from the seed, and are their own anchor");
     clip->reset_parameters();
   }
   const auto templates = find_templates(options.templates, result.metadata);
@@ -270,12 +271,12 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
   if (options.head == "text" || options.head == "zeroshot")
     return load_with_text(options, wanted, device, notes);
   TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
-              "[train] --classnames, --templates and --vocab are for --head zeroshot or text, not ",
+              "[train] `classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ",
               options.head);
   if (options.checkpoint.empty() && !is_script(options.model)) {
-    TORCH_CHECK(!options.model.empty(), "[train] --model or --checkpoint is needed: what to fine-tune");
-    TORCH_CHECK(options.head == "fresh", "[train] --head ", options.head, " needs a --checkpoint");
-    notes.emplace_back("no --checkpoint: all weights are drawn from the seed, and are their own anchor");
+    TORCH_CHECK(!options.model.empty(), "[train] `model` or `checkpoint` is needed: what to fine-tune");
+    TORCH_CHECK(options.head == "fresh", "[train] `head` ", options.head, " needs a `checkpoint`");
+    notes.emplace_back("no `checkpoint`: all weights are drawn from the seed, and are their own anchor");
     result.model = fresh_model(options.model, count, result.metadata);
     result.classes = wanted;
     return result;
@@ -290,9 +291,9 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
   const bool text =
       !is_script(options.model) && Checkpoint(options.checkpoint, "", "train").contains("logit_scale");
   if (options.head == "fresh" && options.epochs > 0 && !options.head_lr && options.lr < 1e-4)
-    notes.push_back(fmt::format("the head is fresh and learns at --lr {:g}; --head-lr 1e-3 is faster{}",
+    notes.push_back(fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}",
                                 options.lr,
-                                text ? ", and --head zeroshot begins with the names of the classes" : ""));
+                                text ? ", and `head` zeroshot begins with the names of the classes" : ""));
   for (const auto& note : loaded.notes) notes.push_back(fmt::format("'{}': {}", options.checkpoint, note));
   result.model = loaded.model;
   result.metadata = loaded.metadata;
@@ -317,17 +318,17 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
   }
   TORCH_CHECK(result.model->num_classes() == count, "[train] the head has ", result.model->num_classes(),
               " classes, the data ", count,
-              ": say which is which with --class-list, or take a fresh head with --head fresh");
+              ": say which is which with `class-list`, or take a fresh head with `head` fresh");
   return result;
 }
 
 // Weights to start from, beside the anchor.
 void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) {
   const auto start = load_classifier("", options.weights, LoadOptions());
-  TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] --weights '", options.weights,
+  TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
               "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
   const auto theirs = classes_of(Checkpoint(options.weights, "", "train").metadata());
-  TORCH_CHECK(theirs.empty() || theirs == classes, "[train] --weights '", options.weights,
+  TORCH_CHECK(theirs.empty() || theirs == classes, "[train] `weights` '", options.weights,
               "' has the same number of classes in another order, or others");
   load_state_dict(model, state_dict(*start.model), {}, options.weights);
 }
@@ -342,7 +343,7 @@ std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model) {
         if (const auto& given = texts["exclude"]; !given.empty()) globs.push_back(given);
         texts["exclude"] = fmt::format("{}", fmt::join(globs, ","));
       }
-      TORCH_CHECK(!texts.contains("lp_steps"), "[train] --lp-steps is the library's; use --lp-epochs");
+      TORCH_CHECK(!texts.contains("lp_steps"), "[train] `lp-steps` is the library's; use `lp-epochs`");
     }
   }
   return make_method(options.method, model, named_tensors(model), texts);
@@ -351,9 +352,9 @@ std::unique_ptr<Method> make(const TrainOptions& options, Classifier& model) {
 void check_text(const TrainOptions& options) {
   if (options.head != "text") return;
   TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
-              "[train] --head text: a picture has one text, so --mixup, --cutmix and --smoothing must be 0");
-  TORCH_CHECK(!options.head_lr, "[train] --head text has no head of its own for --head-lr");
-  TORCH_CHECK(options.weights.empty(), "[train] --head text goes with --checkpoint, not with --weights");
+              "[train] `head` text: a picture has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
+  TORCH_CHECK(!options.head_lr, "[train] `head` text has no head of its own for `head-lr`");
+  TORCH_CHECK(options.weights.empty(), "[train] `head` text goes with `checkpoint`, not with `weights`");
 }
 
 std::string absolute(const std::string& path) {
@@ -363,14 +364,14 @@ std::string absolute(const std::string& path) {
 // What is left open is decided, so that the run can be repeated from its recipe.
 void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes) {
   const auto at_most = [&](const char* key, int64_t value, int64_t most) {
-    if (value > most) notes.push_back(fmt::format("--{} {}: there are only {} pictures", key, value, most));
+    if (value > most) notes.push_back(fmt::format("`{}` {}: there are only {} pictures", key, value, most));
     return std::min(value, most);
   };
   options.batch_size = at_most("batch-size", options.batch_size, setup.data.train.size());
   const int64_t batches = setup.data.train.size() / options.batch_size;
   if (options.grad_accum_steps > batches) {
     notes.push_back(
-        fmt::format("--grad-accum-steps {}: an epoch has only {}", options.grad_accum_steps, batches));
+        fmt::format("`grad-accum-steps` {}: an epoch has only {}", options.grad_accum_steps, batches));
     options.grad_accum_steps = batches;
   }
   options.validation_batch_size = options.validation_batch_size.value_or(options.batch_size);
@@ -381,22 +382,22 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
   }
   if (options.method == "lp-ft") {
     options.lp_epochs = options.lp_epochs.value_or(options.epochs / 2);
-    TORCH_CHECK(*options.lp_epochs <= options.epochs, "[train] --lp-epochs ", *options.lp_epochs,
-                " are more than --epochs ", options.epochs);
+    TORCH_CHECK(*options.lp_epochs <= options.epochs, "[train] `lp-epochs` ", *options.lp_epochs,
+                " are more than `epochs` ", options.epochs);
     options.lp_lr = options.lp_lr.value_or(options.lr);
     TORCH_CHECK(options.head_lr.value_or(1) > 0,
-                "[train] --head-lr 0 with lp-ft: the head is what its first phase trains");
+                "[train] `head-lr` 0 with lp-ft: the head is what its first phase trains");
   } else {
     TORCH_CHECK(!options.lp_epochs && !options.lp_lr,
-                "[train] --lp-epochs and --lp-lr are options of lp-ft, not of ", options.method);
+                "[train] `lp-epochs` and `lp-lr` are options of lp-ft, not of ", options.method);
   }
   if (const int64_t most = options.epochs - options.lp_epochs.value_or(0); options.warmup_epochs > most) {
-    notes.push_back(fmt::format("--warmup-epochs {}: there are only {} epochs", options.warmup_epochs, most));
+    notes.push_back(fmt::format("`warmup-epochs` {}: there are only {} epochs", options.warmup_epochs, most));
     options.warmup_epochs = most;
   }
   TORCH_CHECK(options.patience == 0 || setup.data.selection.size() > 0,
-              "[train] --patience needs selection data: --selection-fraction 0.1 holds some out");
-  TORCH_CHECK(!options.head_lr || options.lr > 0, "[train] --head-lr with --lr 0: that is --method lp --lr ",
+              "[train] `patience` needs selection data: `selection-fraction` 0.1 holds some out");
+  TORCH_CHECK(!options.head_lr || options.lr > 0, "[train] `head-lr` with `lr` 0: that is `method` lp `lr` ",
               options.head_lr.value_or(0));
   options.device = setup.device.str();
   options.model = setup.metadata.at("tpgm.model");
@@ -444,16 +445,16 @@ std::optional<c10::Device> parse_device(const std::string& text) {
     if (device.is_cuda() && device.str() == name) return device;  // it reads 256 as 0
   } catch (const c10::Error&) {                                   // the line below says what is expected
   }
-  TORCH_CHECK(false, "[parse_device] --device ", text, ": expected auto, cpu, cuda or cuda:N");
+  TORCH_CHECK(false, "[parse_device] `device` ", text, ": expected auto, cpu, cuda or cuda:N");
 }
 
 c10::Device find_device(const std::string& text, const std::string& call) {
   const auto device = parse_device(text).value_or(torch::cuda::is_available() ? c10::Device("cuda:0")
                                                                               : c10::Device(c10::kCPU));
   if (device.is_cpu()) return device;
-  TORCH_CHECK(torch::cuda::is_available(), "[", call, "] --device ", text,
+  TORCH_CHECK(torch::cuda::is_available(), "[", call, "] `device` ", text,
               ": no CUDA device is visible, or this LibTorch was built without CUDA");
-  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[", call, "] --device ", text,
+  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[", call, "] `device` ", text,
               ": there are ", torch::cuda::device_count(), " devices");
   return device;
 }
@@ -626,7 +627,7 @@ std::vector<std::string> classes_of(const Metadata& metadata) {
 
 Setup prepare(TrainOptions options) {
   Setup setup;
-  TORCH_CHECK(!options.data_dir.empty(), "[train] --data-dir is needed: the pictures to train on");
+  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
   setup.device = find_device(options.device, "train");
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text(options);
@@ -648,7 +649,7 @@ Setup prepare(TrainOptions options) {
 
   setup.method = make(options, *setup.model);
   TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, "[train] ", options.method,
-              " learns from radius data, and there are none: --radius-fraction 0.1 holds some out");
+              " learns from radius data, and there are none: `radius-fraction` 0.1 holds some out");
   if (!options.weights.empty()) load_start(*setup.model, options, setup.data.classes);
   setup.options = std::move(options);
   return setup;

@@ -13,6 +13,7 @@
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/options.h"
+#include "tpgm/weights/load_classifier.h"
 
 namespace tpgm {
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "tpgm/core/first_line.h"
-#include "tpgm/models/layers.h"
-#include "tpgm/models/precision.h"
+#include "tpgm/nn/layers.h"
+#include "tpgm/nn/precision.h"
 
 namespace tpgm {
 namespace {
@@ -39,7 +39,7 @@ void explain_a_wait() {
     const auto cuda = text.find("CUDA");  // before it there may be a file's name
     TORCH_CHECK(cuda == std::string::npos || text.find("captur", cuda) == std::string::npos,
                 "[TrainingStep] the step could not be recorded, as something in it waits for the device (",
-                text, "); --no-cuda-graph (StepOptions::cuda_graph(false)) runs it as it is");
+                text, "); `no-cuda-graph` (StepOptions::cuda_graph(false)) runs it as it is");
   } catch (...) {
   }
 }

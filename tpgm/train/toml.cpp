@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "tpgm/io/untrusted.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {

@@ -14,10 +14,10 @@
 #include <exception>
 #include <limits>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/data/mix.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/io/untrusted.h"
 
 namespace tpgm {
 namespace {
@@ -375,7 +375,7 @@ void Trainer::stop_for(double loss, const Pending& pending) {
   TORCH_CHECK(false, "[train] step ", pending.step + 1, ": the loss is ",
               std::isnan(loss) ? "nan" : fmt::format("{}", loss), ". The batch: ", few,
               pending.indices.size() > 3 ? fmt::format(" and {} more", pending.indices.size() - 3) : "",
-              where, "; ", good, ". A smaller --lr, --clip-grad 1 or --on-nan skip may help");
+              where, "; ", good, ". A smaller `lr`, `clip-grad` 1 or `on-nan` skip may help");
 }
 
 TrainingStep::RadiusBatch Trainer::next_radius_batch() {
@@ -598,7 +598,7 @@ void Trainer::check_weights() const {
               saved_step_ >= 0 ? fmt::format("the last good state is {} of step {}",
                                              (folder_->path() / "resume.safetensors").string(), saved_step_)
                                : "there is no checkpoint yet",
-              ". A smaller --lr or --clip-grad 1 may help");
+              ". A smaller `lr` or `clip-grad` 1 may help");
 }
 
 void Trainer::save_state() {
@@ -635,7 +635,7 @@ void Trainer::load_state() {
   const auto state = folder_->load_state();
   if (!state) return;
   const auto& numbers = state->numbers;
-  TORCH_CHECK(numbers.at("data") == data_fingerprint_, "[train] --resume '", folder_->path().string(),
+  TORCH_CHECK(numbers.at("data") == data_fingerprint_, "[train] `resume` '", folder_->path().string(),
               "': the training, radius or selection data are not those the run was begun with");
   load_state_dict(model_, part_of(state->tensors, "model."), {}, folder_->path() / "resume.safetensors");
   method_.load_state_dict(part_of(state->tensors, "method."));

@@ -1,0 +1,105 @@
+// Which format a picture has.
+#include "tpgm/data/formats/encoded_image.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/format.h"
+
+namespace tpgm {
+namespace {
+
+using namespace std::string_view_literals;
+
+class DecodedPicture : public PictureFormat {
+ public:
+  explicit DecodedPicture(std::shared_ptr<const Image> image) : image_(std::move(image)) {
+    width = image_->width;
+    height = image_->height;
+  }
+  Image decode() override { return *image_; }
+  Image decode(const Box& box) override {
+    Image part(box.width, box.height);
+    for (int64_t y = 0; y < box.height; ++y) {
+      std::copy_n(image_->row(box.top + y) + 3 * box.left, 3 * box.width, part.row(y));
+    }
+    return part;
+  }
+  Image decode_fast(const Box& box, int64_t, int64_t) override { return decode(box); }
+
+ private:
+  std::shared_ptr<const Image> image_;
+};
+
+struct Signature {
+  std::string_view start;
+  const char* name;
+};
+constexpr std::string_view kJpeg = "\xff\xd8\xff"sv, kPng = "\x89PNG\r\n\x1a\n"sv;
+constexpr Signature kUnread[] = {
+    {"GIF8", "a GIF"},           {"BM", "a BMP"},         {"II*\0"sv, "a TIFF"},
+    {"MM\0*"sv, "a TIFF"},       {"RIFF", "a WebP"},      {"\0\0\0\x0cjP"sv, "a JPEG 2000"},
+    {"%PDF", "a PDF"},           {"<svg", "an SVG"},      {"<?xml", "an SVG or other XML"},
+    {"<!DOCTYPE", "a web page"}, {"<html", "a web page"}, {"P6", "a PPM"},
+};
+
+std::unique_ptr<PictureFormat> open(std::string_view encoded, int64_t max_pixels) {
+  if (encoded.empty()) throw Malformed{"it is empty"};
+  if (encoded.starts_with(kJpeg)) return open_jpeg(encoded, max_pixels);
+  if (encoded.starts_with(kPng)) return open_png(encoded, max_pixels);
+  const auto* known = std::find_if(std::begin(kUnread), std::end(kUnread),
+                                   [&](const auto& each) { return encoded.starts_with(each.start); });
+  throw Malformed{known == std::end(kUnread) ? "it is no picture" : fmt::format("it is {}", known->name),
+                  "only JPEG and PNG are read"};
+}
+
+}  // namespace
+
+void check_size(int64_t width, int64_t height, int64_t max_pixels) {
+  require(width > 0 && height > 0, "it claims {} x {} pixels", width, height);
+  if (width > max_pixels / height) {
+    throw Malformed{
+        fmt::format("it claims {} x {} pixels, more than the {} that are allowed", width, height, max_pixels),
+        "if it is what it should be, raise `max-pixels`"};
+  }
+}
+
+Picture::Picture(std::string_view encoded, int64_t max_pixels) : format_(open(encoded, max_pixels)) {}
+
+Picture::Picture(std::shared_ptr<const Image> decoded) {
+  TORCH_CHECK(decoded && decoded->channels == 3, "[Picture] expected an image of 3 channels");
+  format_ = std::make_unique<DecodedPicture>(std::move(decoded));
+}
+
+Picture::~Picture() = default;
+
+int64_t Picture::width() const { return format_->width; }
+int64_t Picture::height() const { return format_->height; }
+
+namespace {
+
+void check_box(const Box& box, const PictureFormat& picture) {
+  TORCH_CHECK(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
+                  box.width <= picture.width - box.left && box.height <= picture.height - box.top,
+              "[Picture] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,
+              " is not inside the picture of ", picture.width, " x ", picture.height);
+}
+
+}  // namespace
+
+Image Picture::decode() { return format_->decode(); }
+
+Image Picture::decode(const Box& box) {
+  check_box(box, *format_);
+  return format_->decode(box);
+}
+
+Image Picture::decode_fast(const Box& box, int64_t width, int64_t height) {
+  check_box(box, *format_);
+  return format_->decode_fast(box, width, height);
+}
+
+}  // namespace tpgm

@@ -1,0 +1,42 @@
+// A BatchNorm in evaluation is a factor and a constant for each channel. The factor can go into the weights
+// of the convolution before it, and then only the constant is left to do on maps; see maps.h, Norm. Raw
+// pointers in, no torch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tpgm/kernels/batch_norm.h"
+#include "tpgm/kernels/projection.h"
+
+namespace tpgm::kernels {
+
+/// One convolution, its weights as `rows` (one for each channel of the result) of `cols` dense elements, and
+/// its norm: scale = weight / sqrt(variance + eps), shift = bias - mean · scale. `dtype` is that of weights,
+/// absorbed and gradients (CUDA: kBFloat16, kFloat32; CPU: kFloat32, kFloat64); everything per channel is
+/// float, or double with kFloat64.
+struct Absorb {
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0, cols = 0;
+  const void* weights = nullptr;
+  Norm norm;
+
+  void* absorbed = nullptr;  // forward: scale · weights
+  void* shift = nullptr;
+
+  const void* dabsorbed = nullptr;  // backward; null: zero
+  const void* dshift = nullptr;     // null: zero
+  void* dweights = nullptr;         // null with dabsorbed
+  void* dscale = nullptr;           // of the norm's weight
+};
+
+struct AbsorbBackend {
+  void (*forward)(const std::vector<Absorb>&, const ParallelFor&, void* stream);
+  void (*backward)(const std::vector<Absorb>&, const ParallelFor&, void* stream);
+};
+
+const AbsorbBackend& absorb_cpu();
+/// A launch for all of them.
+const AbsorbBackend& absorb_cuda();
+
+}  // namespace tpgm::kernels

@@ -1,0 +1,632 @@
+// The kernels on CUDA: every call is a launch over all tensors (measure_and_project: two), and none of them
+// waits for the device.
+//
+// A block takes one piece. Pointers travel in the launch's parameters, so nothing has to be copied, kept
+// alive or synchronised; a batch of more than kMaxTensors tensors takes one launch per kMaxTensors. The last
+// block of a tensor to finish combines the tensor's partial sums, always in the same order.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tpgm/kernels/launch.cuh"
+#include "tpgm/kernels/projection.h"
+
+namespace tpgm::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+// On one multiprocessor at a time. Many light blocks keep more loads in flight than few with unrolled loops:
+// while some reduce, others load (measured: docs/design.md).
+constexpr int kBlocks = 6;
+// Where a kernel's registers would not fit otherwise: of all types, of float32 alone.
+constexpr int kFewerBlocks = 4, kFewerFloatBlocks = 5;
+constexpr std::size_t kMaxTensors = 1024;
+
+/// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
+/// registers of its largest type, and where those are too many a launch over float32 has one of its own.
+enum class Types { kAny, kFloat32 };
+
+template <class T>
+using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T at[N];
+};
+
+struct Pointers {
+  const void *weights, *anchor;
+  void* third;
+};
+
+/// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
+struct Arguments {
+  const TensorPlan* plan;
+  const Piece* pieces;
+  double* partials;
+  std::uint32_t* tickets;
+  std::int32_t* report;
+  std::int32_t first_tensor;
+  std::int32_t first_piece;
+  std::int32_t all_tensors;
+  Pointers pointers[kMaxTensors];
+  bool narrow[kMaxTensors];
+};
+
+/// The threads that share a row: all of the block, or a power of two of one warp.
+struct Group {
+  int lane;   // this thread among those that share its row
+  int width;  // how many share a row
+  int row;    // the first row this thread works on, counted from the piece's
+  int step;   // distance to its next row
+};
+
+__device__ Group group_of(const Piece& piece, std::int64_t cols) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (piece.rows < kThreads / 32) {
+    return {thread, kThreads, 0, 1};
+  }
+  int width = 1;
+  while (width < 32 && width * 8 < cols) {
+    width *= 2;
+  }
+  return {thread % width, width, thread / width, kThreads / width};
+}
+
+/// To so many elements.
+template <int kElements, class T>
+__device__ bool aligned(const T* pointer) {
+  return (reinterpret_cast<std::uintptr_t>(pointer) & (sizeof(T) * kElements - 1)) == 0;
+}
+
+/// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
+/// kNarrow: `third` may be bfloat16 beside float32 weights.
+template <Types kTypes, bool kNarrow, class F>
+__device__ void with_types(const Arguments& args, const TensorPlan& tensor, const Piece& piece, F f) {
+  const int k = piece.tensor - args.first_tensor;
+  const Pointers& pointers = args.pointers[k];
+  const auto typed_with = [&](auto w, auto a, auto t) {
+    using W = decltype(w);
+    using A = decltype(a);
+    using T = decltype(t);
+    constexpr int kWide = 16 / sizeof(W);
+    const auto* weights = static_cast<const W*>(pointers.weights) + piece.begin;
+    const auto* anchor = static_cast<const A*>(pointers.anchor) + piece.begin;
+    auto* third = pointers.third ? static_cast<T*>(pointers.third) + piece.begin : nullptr;
+    // Rows of a piece follow each other, so all are aligned if the first is and their length allows it.
+    const bool wide = tensor.layout.cols % kWide == 0 && aligned<kWide>(weights) && aligned<kWide>(third) &&
+                      aligned<kWide>(anchor);
+    if (wide) {
+      f(weights, anchor, third, std::integral_constant<int, kWide>{});
+    } else {
+      f(weights, anchor, third, std::integral_constant<int, 1>{});
+    }
+  };
+  const auto typed = [&](auto w, auto a) {
+    if constexpr (kNarrow && std::is_same_v<decltype(w), float>) {
+      if (args.narrow[k]) return typed_with(w, a, __nv_bfloat16{});
+    }
+    typed_with(w, a, w);
+  };
+  if constexpr (kTypes == Types::kFloat32) {
+    typed(float{}, float{});
+  } else {
+    const bool same = tensor.layout.anchor == tensor.layout.weights;
+    switch (tensor.layout.weights) {
+      case DType::kFloat64:
+        return same ? typed(double{}, double{}) : typed(double{}, __nv_bfloat16{});
+      case DType::kFloat32:
+        return same ? typed(float{}, float{}) : typed(float{}, __nv_bfloat16{});
+      case DType::kFloat16:
+        return same ? typed(__half{}, __half{}) : typed(__half{}, __nv_bfloat16{});
+      case DType::kBFloat16:
+        return typed(__nv_bfloat16{}, __nv_bfloat16{});
+    }
+  }
+}
+
+template <int kVector, class T>
+__device__ Vector<T, kVector> read(const T* from) {
+  return *reinterpret_cast<const Vector<T, kVector>*>(from);
+}
+
+/// Sum over the threads of a group, in a fixed order; the result is in every thread of it.
+__device__ double sum_over(const Group& group, double value) {
+  __shared__ double shared[kThreads / 32];
+  for (int offset = min(group.width, 32) / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  if (group.width == kThreads) {
+    __syncthreads();  // the last sum's readers are done with `shared`
+    if (threadIdx.x % 32 == 0) {
+      shared[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = 0;
+    for (double part : shared) {
+      value += part;
+    }
+  }
+  return value;
+}
+
+/// third ← base + factor · (weights − anchor) over a row (or a part of one), with base = anchor (a
+/// projection) or third (an addition). A projection's factor of 1 leaves the weights as they are. Returns
+/// whether all sums this thread made are finite.
+template <bool kAdd, int kVector, class W, class A, class T>
+__device__ bool write_row(const Group& group, const W* weights, const A* anchor, T* third, std::int64_t n,
+                          double exact) {
+  using C = Compute<W>;
+  const bool keep = !kAdd && exact == 1;
+  if (keep && static_cast<const void*>(third) == weights) {
+    return true;
+  }
+  const C factor = static_cast<C>(exact);
+  bool finite = true;
+  for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
+    const auto w = read<kVector>(weights + i);
+    const auto a = read<kVector>(anchor + i);
+    Vector<T, kVector> t{};
+    if constexpr (kAdd) {
+      t = read<kVector>(third + i);
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      const C from = static_cast<C>(a.at[j]);
+      const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
+      t.at[j] = keep ? static_cast<T>(w.at[j]) : static_cast<T>(value);
+      finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
+    }
+    *reinterpret_cast<Vector<T, kVector>*>(third + i) = t;
+  }
+  return finite;
+}
+
+/// What a reduction does with the third operand: nothing, reads it where there is one, copies the weights to
+/// it where there is one, or projects to it.
+enum class Use { kNone, kRead, kCopy, kProject };
+
+/// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
+/// term(displacement, third, totals) adds one element's contributions. kProject: a whole row is projected as
+/// soon as it is summed, with ratio_of(row of the piece, sum).
+template <Use kUse, Types kTypes, int kSums, class Term, class RatioOfRow>
+__device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
+                            double* const (&rows)[kSums], Term term, RatioOfRow ratio_of) {
+  const auto group = group_of(piece, tensor.layout.cols);
+  const bool split = tensor.pieces_per_row > 1;
+  const std::int64_t n = split ? piece.size : tensor.layout.cols;
+  constexpr bool kNarrow = kUse == Use::kRead || kUse == Use::kProject;
+  const auto row_sums = [&](auto* weights, auto* anchor, auto* third, auto vector) {
+    constexpr int kVector = decltype(vector)::value;
+    using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
+    using T = std::remove_pointer_t<decltype(third)>;
+    using C = Compute<W>;
+    // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
+    for (int first = 0; first < piece.rows; first += group.step) {
+      const int row = first + group.row;
+      const std::int64_t at = row * n;
+      double totals[kSums] = {};
+      if (row < piece.rows) {
+        for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
+          const auto w = read<kVector>(weights + at + i);
+          const auto a = read<kVector>(anchor + at + i);
+          Vector<T, kVector> t{};
+          if constexpr (kUse == Use::kRead) {
+            if (third != nullptr) t = read<kVector>(third + at + i);
+          }
+#pragma unroll
+          for (int j = 0; j < kVector; ++j) {
+            const C delta = static_cast<C>(w.at[j]) - static_cast<C>(a.at[j]);
+            term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])), totals);
+          }
+          if constexpr (kUse == Use::kCopy) {
+            if (third != nullptr) *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
+          }
+        }
+      }
+      for (int s = 0; s < kSums; ++s) {
+        totals[s] = sum_over(group, totals[s]);
+        if (group.lane == 0 && row < piece.rows) {
+          (split ? args.partials[index * kSums + s] : rows[s][tensor.first_row + piece.row + row]) =
+              totals[s];
+        }
+      }
+      if constexpr (kUse == Use::kProject) {
+        // From the cache: the group has just read all of it.
+        if (!split && row < piece.rows) {
+          write_row<false, kVector>(group, weights + at, anchor + at, third + at, n,
+                                    ratio_of(row, totals[0]));
+        }
+      }
+    }
+  };
+  with_types<kTypes, kNarrow>(args, tensor, piece, row_sums);
+}
+
+template <Use kUse, Types kTypes, int kSums, class Term>
+__device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
+                            double* const (&rows)[kSums], Term term) {
+  static_assert(kUse != Use::kProject);
+  reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
+}
+
+/// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
+__device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const TensorPlan& tensor) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    auto* ticket = args.tickets + piece.tensor;
+    last = atomicAdd(ticket, 1u) == static_cast<std::uint32_t>(tensor.pieces) - 1;
+    if (last) {
+      *ticket = 0;
+    }
+  }
+  __syncthreads();
+  __threadfence();
+  return last;
+}
+
+template <class Combine>
+__device__ double block_reduce(double value, Combine combine) {
+  __shared__ double shared[kThreads];
+  __syncthreads();
+  shared[threadIdx.x] = value;
+  __syncthreads();
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) {
+      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    __syncthreads();
+  }
+  return shared[0];
+}
+
+/// Puts the sums of rows that are longer than a piece together from their parts, of which a piece has kSums;
+/// all threads of the tensor's last block take part. Few rows are shared by the block, many are shared out.
+template <int kSums>
+__device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* const (&rows)[kSums]) {
+  if (tensor.pieces_per_row == 1) {
+    return;
+  }
+  for (int s = 0; s < kSums; ++s) {
+    const double* parts = args.partials + std::int64_t{tensor.first_piece} * kSums + s;
+    if (tensor.layout.rows < kThreads / 8) {
+      for (std::int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row * kSums) {
+        double part = 0;
+        for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) {
+          part += __ldcg(parts + i * kSums);
+        }
+        const double total = block_reduce(part, [](double a, double b) { return a + b; });
+        if (threadIdx.x == 0) {
+          rows[s][tensor.first_row + row] = total;
+        }
+      }
+    } else {
+      for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+        double total = 0;
+        for (int i = 0; i < tensor.pieces_per_row; ++i) {
+          total += __ldcg(parts + (row * tensor.pieces_per_row + i) * kSums);
+        }
+        rows[s][tensor.first_row + row] = total;
+      }
+    }
+  }
+  __syncthreads();
+}
+
+/// Distances of a tensor from its rows' sums, their extremes, and a report if one is not finite; for all
+/// threads of its last block.
+__device__ void finish_norms(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                             RowNorm norm, const Norms& norms) {
+  double smallest = INFINITY;
+  double largest = 0;
+  double finite = 1;
+  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    double total = __ldcg(norms.rows + tensor.first_row + row);
+    total = norm == RowNorm::kL2 ? sqrt(total) : total;
+    norms.rows[tensor.first_row + row] = total;
+    finite = isfinite(total) ? finite : 0;
+    smallest = fmin(smallest, total);
+    largest = fmax(largest, total);
+  }
+  smallest = block_reduce(smallest, [](double a, double b) { return fmin(a, b); });
+  largest = block_reduce(largest, [](double a, double b) { return fmax(a, b); });
+  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
+  if (threadIdx.x == 0) {
+    norms.min[piece.tensor] = smallest;
+    norms.max[piece.tensor] = largest;
+    if (finite == 0) {
+      atomicMin(args.report, piece.tensor);
+    }
+  }
+  __syncthreads();
+}
+
+/// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
+/// element.
+template <class F>
+__device__ void with_norm(RowNorm norm, F f) {
+  if (norm == RowNorm::kL2) {
+    // Said, because a compiler may fuse it in one kernel and not in another.
+    f([](double delta, double& total) { total = fma(delta, delta, total); });
+  } else {
+    f([](double delta, double& total) { total += fabs(delta); });
+  }
+}
+
+__device__ double ratio_within(double radius, double norm) {
+  return norm > 0 ? fmin(1.0, radius / norm) : 0.0;
+}
+
+__device__ double radius_of(const Limits& limits, const TensorPlan& tensor, const Piece& piece, int row) {
+  const double radius = limits.radii[piece.tensor];
+  return limits.closest == nullptr ? radius
+                                   : fmax(radius, limits.closest[tensor.first_row + piece.row + row]);
+}
+
+/// kProject: whole rows are projected on the way, and `limits` says how far.
+template <Use kUse, Types kTypes = Types::kAny>
+__global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
+                                            : kTypes == Types::kAny ? kFewerBlocks
+                                                                    : kFewerFloatBlocks)
+    distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms, Limits limits) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  double* const rows[] = {norms.rows};
+  const bool clean = kUse == Use::kProject && *args.report == kAllFinite;
+  const auto ratio_of = [&](int row, double total) {
+    const double distance = norm == RowNorm::kL2 ? sqrt(total) : total;
+    return clean && isfinite(total) ? ratio_within(radius_of(limits, tensor, piece, row), distance) : 1.0;
+  };
+  with_norm(norm, [&](auto add) {
+    const auto term = [=](double delta, double, double(&totals)[1]) { add(delta, totals[0]); };
+    reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, ratio_of);
+  });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_norms(args, piece, tensor, norm, norms);
+  }
+}
+
+/// Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `norms` says which
+/// rows count, `divisors` by what to divide.
+__device__ void finish_slopes(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                              RatioOf ratio_from, Rows which, const Norms& norms, const Norms& divisors,
+                              const double* radii, const double* row_dots, double* slopes) {
+  const double radius = radii[piece.tensor];
+  const auto norm_of = [&](const Norms& from, std::int64_t row) {
+    return ratio_from == RatioOf::kRow ? from.rows[tensor.first_row + row] : from.max[piece.tensor];
+  };
+  double total = 0;
+  double finite = 1;
+  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    const double dot = __ldcg(row_dots + tensor.first_row + row);
+    const double divisor = norm_of(divisors, row);
+    bool counts = divisor > 0;
+    if (which != Rows::kAll) {
+      const double norm = norm_of(norms, row);
+      counts = counts && norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
+    }
+    finite = isfinite(dot) ? finite : 0;
+    total += counts ? dot / divisor : 0.0;
+  }
+  total = block_reduce(total, [](double a, double b) { return a + b; });
+  finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
+  if (threadIdx.x == 0) {
+    slopes[piece.tensor] = total;
+    if (finite == 0) {
+      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    slopes_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which, Norms norms,
+                  const double* radii, double* row_dots, double* slopes) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  if (args.pointers[piece.tensor - args.first_tensor].third == nullptr) {
+    if (threadIdx.x == 0 && piece.begin == 0) {
+      slopes[piece.tensor] = 0;
+    }
+    return;
+  }
+  double* const rows[] = {row_dots};
+  reduce_rows<Use::kRead, Types::kAny>(
+      args, index, piece, tensor, rows,
+      [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_slopes(args, piece, tensor, ratio_from, which, norms, norms, radii, row_dots, slopes);
+  }
+}
+
+template <Types kTypes>
+__global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks : kBlocks)
+    measure_slopes_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
+                          Rows which, Norms norms, const double* radii, Norms now, double* row_dots,
+                          double* slopes) {
+  const int index = args.first_piece + static_cast<int>(blockIdx.x);
+  const Piece piece = args.pieces[index];
+  const TensorPlan tensor = args.plan[piece.tensor];
+  double* const rows[] = {now.rows, row_dots};
+  with_norm(norm, [&](auto add) {
+    const auto term = [=](double delta, double gradient, double(&totals)[2]) {
+      add(delta, totals[0]);
+      totals[1] += gradient * delta;
+    };
+    reduce_rows<Use::kRead, kTypes>(args, index, piece, tensor, rows, term);
+  });
+  if (last_of_tensor(args, piece, tensor)) {
+    combine_parts(args, tensor, rows);
+    finish_norms(args, piece, tensor, norm, now);
+    finish_slopes(args, piece, tensor, ratio_from, which, norms, now, radii, row_dots, slopes);
+  }
+}
+
+/// write_row() over the rows of a piece; factor_of(row of the piece) gives the factor.
+template <bool kAdd, class FactorOf>
+__device__ bool update_rows(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                            FactorOf factor_of) {
+  const auto group = group_of(piece, tensor.layout.cols);
+  const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+  bool finite = true;
+  with_types<Types::kAny, !kAdd>(
+      args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+        for (int row = group.row; row < piece.rows; row += group.step) {
+          const std::int64_t at = row * n;
+          finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, third + at, n,
+                                                            factor_of(row)) &&
+                   finite;
+        }
+      });
+  return finite;
+}
+
+/// The pieces in reverse: what the distances read last is still in the cache.
+__device__ Piece piece_from_the_end(const Arguments& args) {
+  return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
+}
+
+/// long_rows_only: those that are longer than a piece; the others are projected already.
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms, Limits limits,
+                   bool long_rows_only) {
+  const Piece piece = piece_from_the_end(args);
+  const TensorPlan tensor = args.plan[piece.tensor];
+  if (long_rows_only && tensor.pieces_per_row == 1) {
+    return;
+  }
+  const bool clean = *args.report == kAllFinite;
+  update_rows<false>(args, piece, tensor, [&](int row) {
+    const double norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
+                                                    : norms.max[piece.tensor];
+    return clean ? ratio_within(radius_of(limits, tensor, piece, row), norm) : 1.0;
+  });
+}
+
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    interpolate_kernel(const __grid_constant__ Arguments args, const double* ratios) {
+  const Piece piece = piece_from_the_end(args);
+  const double ratio = *args.report == kAllFinite ? ratios[piece.tensor] : 1.0;
+  update_rows<false>(args, piece, args.plan[piece.tensor], [=](int) { return ratio; });
+}
+
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    add_displacement_kernel(const __grid_constant__ Arguments args, double factor) {
+  if (*args.report == kAllFinite) {
+    const Piece piece = piece_from_the_end(args);
+    if (!update_rows<true>(args, piece, args.plan[piece.tensor], [=](int) { return factor; })) {
+      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
+    }
+  }
+}
+
+/// Launches `kernel` over all pieces of the tensors [begin, end), up to kMaxTensors at a time.
+template <class... Parameters, class... Values>
+void launch_over(const Batch& batch, std::size_t begin, std::size_t end,
+                 void (*kernel)(Arguments, Parameters...), Values... values) {
+  const auto& tensors = batch.plan->tensors;
+  for (std::size_t first = begin; first < end; first += kMaxTensors) {
+    const auto count = std::min(kMaxTensors, end - first);
+    Arguments args{batch.tensors,
+                   batch.pieces,
+                   batch.partials,
+                   batch.tickets,
+                   batch.report,
+                   static_cast<std::int32_t>(first),
+                   tensors[first].first_piece,
+                   static_cast<std::int32_t>(tensors.size()),
+                   {},
+                   {}};
+    for (std::size_t k = 0; k < count; ++k) {
+      const auto& operands = batch.operands[first + k];
+      args.pointers[k] = {operands.weights, operands.anchor, operands.third};
+      args.narrow[k] = operands.narrow;
+    }
+    const auto& last = tensors[first + count - 1];
+    const auto blocks = last.first_piece + last.pieces - args.first_piece;
+    kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(batch.stream)>>>(args, values...);
+    check_launch();
+  }
+}
+
+template <class... Parameters, class... Values>
+void launch(const Batch& batch, void (*kernel)(Arguments, Parameters...), Values... values) {
+  launch_over(batch, 0, batch.plan->tensors.size(), kernel, values...);
+}
+
+bool only_float32(const Batch& batch) {
+  return std::ranges::all_of(batch.plan->tensors, [](const TensorPlan& tensor) {
+    return tensor.layout.weights == DType::kFloat32 && tensor.layout.anchor == DType::kFloat32;
+  });
+}
+
+void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+  const auto* end = batch.operands + batch.plan->tensors.size();
+  const bool copy =
+      std::any_of(batch.operands, end, [](const Operands& each) { return each.third != nullptr; });
+  launch(batch, copy ? distances_kernel<Use::kCopy> : distances_kernel<Use::kNone>, norm, norms, Limits());
+}
+
+void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
+  launch(batch, project_kernel, ratio_from, norms, limits, false);
+}
+
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+                         const Limits& limits) {
+  if (ratio_from == RatioOf::kLargestRow) {
+    launch(batch, distances_kernel<Use::kNone>, norm, norms, Limits());
+    project(batch, ratio_from, norms, limits);
+    return;
+  }
+  launch(batch,
+         only_float32(batch) ? distances_kernel<Use::kProject, Types::kFloat32>
+                             : distances_kernel<Use::kProject>,
+         norm, norms, limits);
+  const auto& tensors = batch.plan->tensors;
+  const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
+  const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
+  const auto end = tensors.rend() - std::find_if(tensors.rbegin(), tensors.rend(), is_long);
+  if (first < end) {
+    launch_over(batch, first, end, project_kernel, ratio_from, norms, limits, true);
+  }
+}
+
+void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
+
+void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
+            double* row_dots, double* slopes) {
+  launch(batch, slopes_kernel, ratio_from, which, norms, radii, row_dots, slopes);
+}
+
+void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
+                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
+  launch(batch,
+         only_float32(batch) ? measure_slopes_kernel<Types::kFloat32> : measure_slopes_kernel<Types::kAny>,
+         norm, ratio_from, which, norms, radii, now, row_dots, slopes);
+}
+
+void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }
+
+}  // namespace
+
+const Backend& cuda() {
+  static const Backend backend{distances, project,        measure_and_project, interpolate,
+                               slopes,    measure_slopes, add_displacement};
+  return backend;
+}
+
+bool tuned_for(int device) {
+  int major = 0;
+  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major >= 9;
+}
+
+}  // namespace tpgm::kernels

@@ -1,0 +1,165 @@
+// The kernels for autograd, and who is absorbed.
+#include "tpgm/nn/folded_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "tpgm/core/dtype.h"
+#include "tpgm/core/memory_order.h"
+#include "tpgm/core/stream.h"
+#include "tpgm/kernels/fold_norm.h"
+#include "tpgm/nn/layers.h"
+#include "tpgm/nn/precision.h"
+
+namespace tpgm {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+thread_local const AbsorbedNorms* absorbed_norms = nullptr;
+
+/// Rows of dense elements, in whatever order inside.
+bool row_dense(const at::Tensor& weights) {
+  return weights.is_non_overlapping_and_dense() &&
+         (weights.size(0) == 1 || weights.stride(0) == weights.numel() / weights.size(0));
+}
+
+at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor) {
+  return same_order(tensor, like) ? tensor : empty_in_order_of(like, like.scalar_type()).copy_(tensor);
+}
+
+kernels::Absorb call_for(const NormToAbsorb& each, double eps) {
+  kernels::Absorb call;
+  call.dtype = dtype_of(each.weights.scalar_type());
+  call.rows = each.weights.size(0);
+  call.cols = each.weights.numel() / call.rows;
+  call.weights = each.weights.const_data_ptr();
+  call.norm = {each.weight.const_data_ptr(), each.bias.const_data_ptr(), each.running_mean.const_data_ptr(),
+               each.running_var.const_data_ptr(), eps};
+  return call;
+}
+
+const kernels::AbsorbBackend& backend_of(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? kernels::absorb_cuda() : kernels::absorb_cpu();
+}
+
+const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {
+  at::parallel_for(0, n, /*grain_size=*/8, body);
+};
+
+constexpr std::size_t kTensors = 5;  // in a NormToAbsorb
+
+NormToAbsorb each_of(at::TensorList all, std::size_t i) {
+  return {all[kTensors * i], all[kTensors * i + 1], all[kTensors * i + 2], all[kTensors * i + 3],
+          all[kTensors * i + 4]};
+}
+
+struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
+  /// Weights and shifts in turns.
+  static tensor_list forward(AutogradContext* context, at::TensorList all, double eps) {
+    const c10::DeviceGuard guard(all[0].device());
+    tensor_list results;
+    std::vector<kernels::Absorb> calls;
+    for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
+      const NormToAbsorb each = each_of(all, i);
+      auto call = call_for(each, eps);
+      call.absorbed = results.emplace_back(at::empty_like(each.weights)).mutable_data_ptr();
+      call.shift = results.emplace_back(at::empty_like(each.bias)).mutable_data_ptr();
+      calls.push_back(call);
+    }
+    backend_of(all[0]).forward(calls, kParallelFor, current_stream(all[0].device()));
+    context->set_materialize_grads(false);
+    context->save_for_backward(all.vec());
+    context->saved_data["eps"] = eps;
+    return results;
+  }
+
+  static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "[tpgm] a BatchNorm in evaluation cannot be differentiated twice (create_graph)");
+    const auto all = context->get_saved_variables();
+    const c10::DeviceGuard guard(all[0].device());
+    tensor_list result(all.size() + 1), kept;
+    std::vector<kernels::Absorb> calls;
+    for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
+      const NormToAbsorb each = each_of(all, i);
+      const at::Tensor &dabsorbed = grads[2 * i], &dshift = grads[2 * i + 1];
+      if (!dabsorbed.defined() && !dshift.defined()) continue;
+      auto call = call_for(each, context->saved_data["eps"].toDouble());
+      if (dabsorbed.defined()) {
+        call.dabsorbed = kept.emplace_back(in_order_of(each.weights, dabsorbed)).const_data_ptr();
+        call.dweights = (result[kTensors * i] = at::empty_like(each.weights)).mutable_data_ptr();
+      }
+      call.dscale = (result[kTensors * i + 1] = at::empty_like(each.weight)).mutable_data_ptr();
+      if (dshift.defined()) {
+        call.dshift = kept.emplace_back(dshift.contiguous()).const_data_ptr();
+        result[kTensors * i + 2] = kept.back();
+      }
+      calls.push_back(call);
+    }
+    if (!calls.empty()) backend_of(all[0]).backward(calls, kParallelFor, current_stream(all[0].device()));
+    return result;
+  }
+};
+
+bool trains(const NormToAbsorb& each) {
+  return at::GradMode::is_enabled() &&
+         (each.weights.requires_grad() || each.weight.requires_grad() || each.bias.requires_grad());
+}
+
+/// Whether to, and whether the kernels take it.
+bool suits(const NormToAbsorb& each) {
+  const auto& weights = each.weights;
+  if (weights.numel() == 0 || !row_dense(weights) || each.weight.scalar_type() != at::kFloat) return false;
+  if (weights.is_cpu()) return weights.scalar_type() == at::kFloat;
+  return weights.is_cuda() && kernels::tuned_for(weights.get_device()) && trains(each) &&
+         (weights.scalar_type() == at::kFloat || weights.scalar_type() == at::kBFloat16);
+}
+
+}  // namespace
+
+std::vector<AbsorbedNorms::Absorbed> absorb(const std::vector<NormToAbsorb>& norms, double eps) {
+  tensor_list all;
+  for (const auto& each : norms) {
+    all.insert(all.end(), {each.weights, each.weight, each.bias, each.running_mean, each.running_var});
+  }
+  std::vector<AbsorbedNorms::Absorbed> result;
+  if (all.empty()) return result;
+  const auto made = AbsorbTogether::apply(at::TensorList(all), eps);
+  for (std::size_t i = 0; i < norms.size(); ++i) result.push_back({made[2 * i], made[2 * i + 1]});
+  return result;
+}
+
+AbsorbedNorms::AbsorbedNorms(const Pairs& pairs) : before_(absorbed_norms) {
+  // Apart: a gradient that one of them takes would be computed for all.
+  for (const bool with_gradients : {true, false}) {
+    std::vector<const Conv2dImpl*> convs;
+    std::vector<NormToAbsorb> norms;
+    for (const auto& [conv, norm] : pairs) {
+      if (norm->is_training()) continue;
+      // The CPU's convolutions cast for themselves.
+      const NormToAbsorb each{conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight, norm->weight,
+                              norm->bias, norm->running_mean, norm->running_var};
+      if (trains(each) != with_gradients || !suits(each)) continue;
+      convs.push_back(conv);
+      norms.push_back(each);
+    }
+    const auto absorbed = absorb(norms, BatchNorm2dImpl::kEps);
+    for (std::size_t i = 0; i < convs.size(); ++i) absorbed_.emplace(convs[i], absorbed[i]);
+  }
+  absorbed_norms = this;
+}
+
+AbsorbedNorms::~AbsorbedNorms() { absorbed_norms = before_; }
+
+const AbsorbedNorms::Absorbed* AbsorbedNorms::of(const Conv2dImpl& conv) {
+  if (absorbed_norms == nullptr) return nullptr;
+  const auto place = absorbed_norms->absorbed_.find(&conv);
+  return place == absorbed_norms->absorbed_.end() ? nullptr : &place->second;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,238 @@
+#include "tpgm/nn/gemm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tpgm/core/stream.h"
+#include "tpgm/kernels/gemm.h"
+#include "tpgm/kernels/projection.h"
+
+namespace tpgm {
+namespace {
+
+using kernels::Product;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+constexpr int64_t kAligned = 8;  // elements, 16 bytes
+// Multiply-adds of a product whose algorithm is worth a search, in which it runs some hundreds of times. What
+// is smaller has little to gain beside its launch (a guess; no product below was timed).
+constexpr int64_t kWorthTiming = int64_t{1} << 28;
+
+// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, one thread and two).
+constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
+
+thread_local int always_one_dnn = 0;
+
+bool suits(const at::Tensor& x) {
+  return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
+}
+
+bool is_aligned(const at::Tensor& x) {
+  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+}
+
+/// A matrix as kernels take it, or nothing if it does not lie so.
+std::optional<Product::Operand> operand(const at::Tensor& x) {
+  for (const bool transposed : {false, true}) {
+    const int64_t step = x.stride(transposed ? 0 : 1), stride = x.stride(transposed ? 1 : 0);
+    if (step == 1 && stride >= x.size(transposed ? 0 : 1) && stride % kAligned == 0 && is_aligned(x))
+      return Product::Operand{x.const_data_ptr(), stride, transposed};
+  }
+  return std::nullopt;
+}
+
+/// Nothing where ATen has to do it, or to say what is wrong.
+std::optional<Product> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  if (!suits(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
+      a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
+    return std::nullopt;
+  const auto left = operand(a), right = operand(b), result = operand(out);
+  if (!left || !right || !result || result->transposed) return std::nullopt;
+  Product product;
+  product.rows = a.size(0);
+  product.cols = b.size(1);
+  product.inner = a.size(1);
+  product.a = *left;
+  product.b = *right;
+  product.out = out.mutable_data_ptr();
+  product.stride = result->stride;
+  return product;
+}
+
+void multiply(const Product& product, const at::Tensor& out) {
+  const c10::DeviceGuard guard(out.device());
+  void* stream = current_stream(out.device());
+  // Not a tensor: in deterministic mode that would be filled.
+  const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kProductWorkspace);
+  // As with convolutions: what is chosen by timing may be another algorithm next time, and round otherwise.
+  const auto& context = at::globalContext();
+  const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms() &&
+                         product.rows * product.cols * product.inner >= kWorthTiming;
+  if (by_timing && !kernels::is_timed(product) && !capturing(out.device())) {
+    const at::Tensor scratch = at::empty_strided(out.sizes(), out.strides(), out.options());
+    Product trial = product;
+    trial.out = scratch.mutable_data_ptr();
+    kernels::time_algorithms(trial, workspace.get(), stream);
+  }
+  kernels::multiply(product, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
+                    stream);
+}
+
+std::optional<at::Tensor> given(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
+                                const std::optional<at::Tensor>& bias, std::string_view unit,
+                                c10::List<std::optional<at::Scalar>> scalars,
+                                std::optional<std::string_view> algorithm);
+
+/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none, or another one.
+const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
+  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<InnerProduct>> {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    if (!schema || !at::hasMKLDNN()) return std::nullopt;
+    try {
+      return schema->typed<InnerProduct>();
+    } catch (const c10::Error&) {
+      return std::nullopt;
+    }
+  }();
+  return found;
+}
+
+/// Whether this is a CPU where oneDNN was seen to be faster than MKL, whose kernels for others than Intel's
+/// are slower. Without AVX-512 oneDNN's were slower in places.
+bool one_dnn_is_faster() {
+#if defined(__x86_64__)
+  static const bool faster = at::hasMKL() && !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
+  return faster;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols,
+                        int64_t inner) {
+  if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
+      at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
+    return false;
+  const bool worth = always_one_dnn > 0 || (one_dnn_is_faster() && rows * cols * inner >= kWorthOneDnn);
+  return worth && at::globalContext().userEnabledMkldnn() && inner_product();
+}
+
+namespace {
+
+/// a · b + bias where oneDNN takes the two as they lie. It would copy an `a` that is not dense.
+std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (!one_dnn_multiplies(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
+      !a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous()))
+    return std::nullopt;
+  if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)} ||
+                         !bias.is_contiguous()))  // its strides would not be looked at
+    return std::nullopt;
+  return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
+  auto result = sizes.vec();
+  result.back() = last;
+  return result;
+}
+
+struct LinearProduct : torch::autograd::Function<LinearProduct> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias) {
+    const auto if_needed = [](const at::Tensor& tensor, bool needed) {
+      return needed ? tensor : at::Tensor();
+    };
+    context->save_for_backward({if_needed(x, weight.requires_grad()), if_needed(weight, x.requires_grad())});
+    context->saved_data["bias"] = bias.has_value();
+    // Not a view, which nobody could change in place.
+    return at::_unsafe_view(product(as_rows(x), weight.t(), bias.value_or(at::Tensor())),
+                            with_last(x.sizes(), weight.size(0)));
+  }
+
+  static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1];
+    const at::Tensor dy = as_rows(grads[0]);
+    const bool again = at::GradMode::is_enabled();  // ATen's can be differentiated once more
+    at::Tensor dx, d_weight, d_bias;
+    if (context->needs_input_grad(0))
+      dx = (again ? at::mm(dy, weight) : product(dy, weight))
+               .view(with_last(grads[0].sizes(), weight.size(1)));
+    if (context->needs_input_grad(1))
+      d_weight = again ? at::mm(dy.t(), as_rows(x)) : weight_gradient(dy, as_rows(x));
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum(0);
+    return {dx, d_weight, d_bias};
+  }
+};
+
+}  // namespace
+
+AlwaysOneDnn::AlwaysOneDnn() { ++always_one_dnn; }
+AlwaysOneDnn::~AlwaysOneDnn() { --always_one_dnn; }
+
+bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight) {
+  return one_dnn_multiplies(x, weight.scalar_type(), x.numel() / std::max<int64_t>(1, weight.size(1)),
+                            weight.size(0), weight.size(1));
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (suits(a)) {
+    const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
+    auto product = product_of(out, a, b);
+    const bool plain = !bias.defined();
+    if (product && (plain || (bias.sizes() == at::IntArrayRef{b.size(1)} && bias.is_contiguous() &&
+                              bias.scalar_type() == a.scalar_type() && is_aligned(bias)))) {
+      if (!plain) product->bias = bias.const_data_ptr();
+      multiply(*product, out);
+      return out;
+    }
+  }
+  if (auto result = one_dnn_product(a, b, bias)) return *result;
+  return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
+}
+
+at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  // MKL is slow where the result is wider than high. oneDNN is not, but takes dyᵀ only as a copy.
+  const int64_t rows = dy.size(0), high = dy.size(1), wide = x.size(1);
+  const bool copies = wide > high && one_dnn_multiplies(dy, x.scalar_type(), high, wide, rows);
+  return product(copies ? dy.t().contiguous() : dy.t(), x);
+}
+
+void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (auto product = product_of(out, a, b)) {
+    product->add = add;
+    multiply(*product, out);
+    out.unsafeGetTensorImpl()->bump_version();
+  } else if (add) {
+    out.addmm_(a, b);
+  } else {
+    at::mm_out(out, a, b);
+  }
+}
+
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if ((suits(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
+    return LinearProduct::apply(x, weight, given(bias));
+  return at::linear(x, weight, bias);
+}
+
+}  // namespace tpgm

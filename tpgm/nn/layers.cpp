@@ -1,0 +1,240 @@
+// Convolutions, normalisations and perceptrons; attention has a file of its own.
+#include "tpgm/nn/layers.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "tpgm/nn/conv_gemm.h"
+#include "tpgm/nn/folded_norm.h"
+#include "tpgm/nn/gemm.h"
+#include "tpgm/nn/precision.h"
+#include "tpgm/nn/recompute.h"
+#include "tpgm/nn/residual.h"
+
+namespace tpgm {
+namespace {
+
+thread_local c10::Device parameter_device = at::kCPU;
+
+constexpr double kMomentum = 0.1;
+
+}  // namespace
+
+OnDevice::OnDevice(c10::Device device) : before_(parameter_device) { parameter_device = device; }
+OnDevice::~OnDevice() { parameter_device = before_; }
+
+at::Tensor allocate(at::IntArrayRef sizes) {
+  return at::empty(sizes, at::TensorOptions(at::kFloat).device(parameter_device));
+}
+
+LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
+    : weight(register_parameter("weight", allocate({out, in}))) {
+  if (with_bias) bias = register_parameter("bias", allocate({out}));
+}
+
+at::Tensor LinearImpl::forward(const at::Tensor& x) const {
+  // On a GPU autocast has to see the bias too, which linear_product() would hand on as it is.
+  return x.is_cpu() ? linear_product(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
+}
+
+at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
+  // Autocast has no such product for operands of two types.
+  if (at::autocast::is_autocast_enabled(x.device().type()) || one_dnn_multiplies(x, weight))
+    return residual + forward(x);
+  return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
+}
+
+at::Tensor LinearImpl::activated(Activation activation, const at::Tensor& x) const {
+  if (!fuses_columns(x, branch_type(x), weight.size(0))) return activate(activation, forward(x));
+  return linear_act(autocasted(x), autocasted(weight), bias,
+                    activation == Activation::kGelu ? kernels::Unit::kGelu : kernels::Unit::kQuickGelu);
+}
+
+LayerNormImpl::LayerNormImpl(int64_t width, double eps)
+    : weight(register_parameter("weight", allocate({width}))),
+      bias(register_parameter("bias", allocate({width}))),
+      eps_(eps) {}
+
+at::Tensor LayerNormImpl::forward(const at::Tensor& x) const {
+  if (fuses_stream(x, x.scalar_type()))
+    return add_layer_norm(x, {}, {}, weight, bias, eps_, x.scalar_type()).normed;
+  return at::layer_norm(x, {weight.size(0)}, weight, bias, eps_);
+}
+
+Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride)
+    : weight(register_parameter("weight", allocate({out, in, kernel, kernel}))),
+      stride_(stride),
+      padding_(kernel / 2) {}
+
+at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), {}); }
+
+at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
+                                const at::Tensor& bias) const {
+  // oneDNN writes beyond its workspace in the backward pass of such a one in channels-last, when its channels
+  // do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
+  if (x.is_cpu() && weights.size(2) == 1 && stride_ > 1 && weights.size(1) < 16) {
+    const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
+    return at::conv2d(pixels, weights, bias);
+  }
+  if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 && weights.scalar_type() == at::kBFloat16 &&
+      x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
+    // Channels lie next to each other, so this is a matrix product, and cuBLAS is the faster one at those.
+    // Not in fp32, where convolutions may use TF32 and products by default may not.
+    return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
+  }
+  if (multiplies_pixels(x, weights, stride_)) return pixel_products(x, weights, bias, stride_);
+  if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
+  return at::conv2d(x, weights, bias, stride_, padding_);
+}
+
+std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module) {
+  std::vector<at::Tensor> weights;
+  for (const auto& each : module.modules(/*include_self=*/false)) {
+    if (const auto* linear = each->as<LinearImpl>()) weights.push_back(linear->weight);
+    if (const auto* conv = each->as<Conv2dImpl>()) weights.push_back(conv->weight);
+  }
+  return weights;
+}
+
+std::vector<at::Tensor> product_biases(const torch::nn::Module& module) {
+  std::vector<at::Tensor> biases;
+  for (const auto& each : module.modules(/*include_self=*/false)) {
+    if (const auto* block = each->as<TransformerBlockImpl>())
+      biases.insert(biases.end(), {block->attn->qkv->bias, block->fc1->bias});
+  }
+  return biases;
+}
+
+int64_t Conv2dImpl::multiply_adds(int64_t side) const {
+  return weight.numel() * side_after(side) * side_after(side);
+}
+
+BatchNorm2dImpl::BatchNorm2dImpl(int64_t channels)
+    : weight(register_parameter("weight", allocate({channels}))),
+      bias(register_parameter("bias", allocate({channels}))),
+      running_mean(register_buffer("running_mean", allocate({channels}))),
+      running_var(register_buffer("running_var", allocate({channels}))),
+      num_batches_tracked(register_buffer(
+          "num_batches_tracked", at::zeros({}, at::TensorOptions(at::kLong).device(parameter_device)))) {}
+
+at::Tensor BatchNorm2dImpl::forward(const at::Tensor& x) {
+  if (is_training()) {
+    check_values_per_channel(x);
+    num_batches_tracked.add_(1);
+  }
+  return at::batch_norm(x, weight, bias, running_mean, running_var, is_training(), kMomentum, kEps,
+                        at::globalContext().userEnabledCuDNN());
+}
+
+Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
+  const auto* absorbed = AbsorbedNorms::of(conv);
+  const NormTensors tensors = absorbed != nullptr ? NormTensors{.bias = absorbed->shift}
+                                                  : NormTensors{norm.weight, norm.bias, norm.running_mean,
+                                                                norm.running_var, norm.num_batches_tracked};
+  at::Tensor y;
+  if (absorbed != nullptr && x.is_cpu()) {
+    y = conv.convolve(x, absorbed->weights, absorbed->shift);
+  } else {
+    y = absorbed != nullptr ? conv.convolve(x, absorbed->weights, {}) : conv.forward(x);
+    if (fuses_norm(y, tensors, after))
+      return fused_norm(y, tensors, after, {norm.is_training(), kMomentum, BatchNorm2dImpl::kEps});
+    y = absorbed != nullptr ? y + absorbed->shift.view({-1, 1, 1}).to(y.scalar_type()) : norm.forward(y);
+  }
+  if (after.residual.defined()) y.add_(after.residual);
+  if (after.relu) y.relu_();
+  if (after.pool == kernels::Pool::kMax) y = at::max_pool2d(y, 3, 2, 1);
+  if (after.pool == kernels::Pool::kMean) y = at::avg_pool2d(y, 2);
+  return {y, y};
+}
+
+Activation parse_activation(const std::string& text) {
+  if (text == "gelu") return Activation::kGelu;
+  if (text == "quick_gelu") return Activation::kQuickGelu;
+  TORCH_CHECK(false, "[parse_activation] no activation '", text, "'; known are gelu and quick_gelu");
+}
+
+at::Tensor activate(Activation activation, const at::Tensor& x) {
+  if (activation == Activation::kGelu) return at::gelu(x);
+  // silu(cx)/c: one pass less than with a sigmoid, and one tensor less to keep for the gradient.
+  constexpr double kScale = 1.702;
+  return at::silu(x * kScale) * (1 / kScale);
+}
+
+void Residual::add(const Linear& linear, at::Tensor input) {
+  sum();
+  linear_ = linear;
+  input_ = std::move(input);
+}
+
+at::Tensor Residual::normed(const LayerNorm& norm) {
+  const at::ScalarType branches = branch_type(x_);
+  if (!fuses_stream(x_, branches)) return norm->forward(sum());
+  at::Tensor branch, bias;
+  if (input_.defined()) {
+    branch = linear_product(autocasted(input_), autocasted(linear_->weight));
+    bias = linear_->bias;
+    input_.reset();
+  }
+  auto [sum, normed] = add_layer_norm(x_, branch, bias, norm->weight, norm->bias, norm->eps(), branches);
+  x_ = std::move(sum);
+  return normed;
+}
+
+void Residual::keep_first(int64_t count) {
+  x_ = x_.narrow(1, 0, count);
+  if (input_.defined()) input_ = input_.narrow(1, 0, count);
+}
+
+at::Tensor Residual::sum() {
+  if (input_.defined()) x_ = linear_->add_to(x_, std::exchange(input_, at::Tensor()));
+  return x_;
+}
+
+TransformerBlockImpl::TransformerBlockImpl(const TransformerOptions& options)
+    : activation_(options.activation), causal_(options.causal) {
+  norm1 = register_module("norm1", LayerNorm(options.width, options.eps));
+  attn = register_module("attn", Attention(options.width, options.heads));
+  norm2 = register_module("norm2", LayerNorm(options.width, options.eps));
+  const auto mlp = register_module("mlp", std::make_shared<torch::nn::Module>());
+  fc1 = mlp->register_module("fc1", Linear(options.width, options.mlp));
+  fc2 = mlp->register_module("fc2", Linear(options.mlp, options.width));
+}
+
+void TransformerBlockImpl::forward(Residual& x, int64_t wanted) {
+  x.add(attn->proj, attn->attend(x.normed(norm1), causal_));
+  if (wanted > 0) x.keep_first(wanted);
+  x.add(fc2, fc1->activated(activation_, x.normed(norm2)));
+}
+
+std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options) {
+  const auto list = owner.register_module("blocks", std::make_shared<torch::nn::Module>());
+  std::vector<TransformerBlock> blocks;
+  for (int64_t i = 0; i < options.depth; ++i) {
+    blocks.push_back(list->register_module(fmt::format("{}", i), TransformerBlock(options)));
+  }
+  return blocks;
+}
+
+at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, const at::Tensor& x, size_t count,
+                      bool recompute, int64_t wanted) {
+  Residual stream(x);
+  for (size_t i = 0; i < count; ++i) {
+    const auto block = blocks[i].ptr();
+    const int64_t wanted_here = i + 1 == count ? wanted : 0;
+    if (recompute) {
+      const auto run = [block, wanted_here](const at::Tensor& input) {
+        Residual inside(input);
+        block->forward(inside, wanted_here);
+        return inside.sum();
+      };
+      stream = Residual(recomputed(run, stream.sum(), block->parameters()));
+    } else {
+      block->forward(stream, wanted_here);
+    }
+  }
+  return stream.sum();
+}
+
+}  // namespace tpgm

@@ -1,0 +1,197 @@
+// The layers that the models are made of: torch::nn's in function and in names, but allocated without being
+// initialised (weights are about to be read), on any device, and with BatchNorms that evaluation takes into
+// the convolutions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tpgm/nn/fused_norm.h"
+
+namespace tpgm {
+
+/// New parameters and buffers of this thread are made on `device` while it lives, as with Python's
+/// `with torch.device(...)`. On kMeta a model of any size takes no memory and no time.
+class OnDevice {
+ public:
+  explicit OnDevice(c10::Device device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  c10::Device before_;
+};
+
+/// An uninitialised fp32 tensor for a parameter or buffer.
+at::Tensor allocate(at::IntArrayRef sizes);
+
+/// What autocast casts of a module: the weights of its Linears and Conv2ds.
+std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
+/// Biases that go into the product itself: of its TransformerBlocks' first products.
+std::vector<at::Tensor> product_biases(const torch::nn::Module& module);
+
+enum class Activation { kGelu, kQuickGelu };
+/// "gelu", "quick_gelu"; throws for others.
+Activation parse_activation(const std::string& text);
+
+/// GELU (with erf), or OpenAI's x·sigmoid(1.702x).
+at::Tensor activate(Activation activation, const at::Tensor& x);
+
+/// y = x Wᵀ + b. weight [out, in], bias [out].
+class LinearImpl : public torch::nn::Module {
+ public:
+  LinearImpl(int64_t in, int64_t out, bool with_bias = true);
+  at::Tensor forward(const at::Tensor& x) const;
+  /// residual + forward(x), in one pass less over the result.
+  at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
+  /// activation(forward(x)).
+  at::Tensor activated(Activation activation, const at::Tensor& x) const;
+
+  at::Tensor weight, bias;
+};
+TORCH_MODULE(Linear);
+
+/// Over the last dimension.
+class LayerNormImpl : public torch::nn::Module {
+ public:
+  LayerNormImpl(int64_t width, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+  double eps() const { return eps_; }
+
+  at::Tensor weight, bias;
+
+ private:
+  double eps_;
+};
+TORCH_MODULE(LayerNorm);
+
+/// weight [out, in, kernel, kernel], no bias; padded so that stride 1 keeps the size.
+class Conv2dImpl : public torch::nn::Module {
+ public:
+  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
+  at::Tensor forward(const at::Tensor& x) const;
+  /// With other weights of the same shape, and a bias.
+  at::Tensor convolve(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& bias) const;
+  /// Pixels on a side of the result, of a map with `side`.
+  int64_t side_after(int64_t side) const { return (side - 1) / stride_ + 1; }
+  /// Multiply-adds on such a map.
+  int64_t multiply_adds(int64_t side) const;
+
+  at::Tensor weight;
+
+ private:
+  int64_t stride_, padding_;
+};
+TORCH_MODULE(Conv2d);
+
+/// As torch::nn's with its defaults: momentum 0.1, eps 1e-5, running statistics.
+class BatchNorm2dImpl : public torch::nn::Module {
+ public:
+  static constexpr double kEps = 1e-5;
+
+  explicit BatchNorm2dImpl(int64_t channels);
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
+};
+TORCH_MODULE(BatchNorm2d);
+
+/// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; less
+/// where AbsorbedNorms has the two.
+Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
+
+/// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
+/// values. q, k and v are views of the projection's output, and their gradients enter its matrix products as
+/// they are; they are stacked before on a GPU where rows are few (kFewRows in attention.cpp), and where
+/// oneDNN multiplies.
+class AttentionImpl : public torch::nn::Module {
+ public:
+  AttentionImpl(int64_t width, int64_t heads);
+  /// [batch, tokens, width] → the same, still to be projected. `causal`: no token sees a later one.
+  at::Tensor attend(const at::Tensor& x, bool causal);
+  at::Tensor forward(const at::Tensor& x, bool causal) { return proj->forward(attend(x, causal)); }
+
+  Linear qkv{nullptr}, proj{nullptr};
+
+ private:
+  int64_t heads_;
+};
+TORCH_MODULE(Attention);
+
+struct TransformerOptions {
+  int64_t width, depth, heads, mlp;  // mlp: the hidden width of the two-layer perceptron
+  Activation activation;
+  double eps;
+  bool causal = false;
+};
+
+/// The residual stream of a transformer: x, and a branch that is added when the sum is asked for. Most often
+/// a normalisation asks, and on some GPUs that is one pass with the addition; see fused_transformer.h.
+class Residual {
+ public:
+  explicit Residual(at::Tensor x) : x_(std::move(x)) {}
+  /// x + linear(input) from now on.
+  void add(const Linear& linear, at::Tensor input);
+  /// norm(x), for a branch.
+  at::Tensor normed(const LayerNorm& norm);
+  /// x has only its first `count` tokens from now on.
+  void keep_first(int64_t count);
+  at::Tensor sum();
+
+ private:
+  at::Tensor x_, input_;
+  Linear linear_{nullptr};  // of what is still to be added: linear_(input_)
+};
+
+/// x + attn(norm1(x)), then x + mlp(norm2(x)).
+class TransformerBlockImpl : public torch::nn::Module {
+ public:
+  explicit TransformerBlockImpl(const TransformerOptions& options);
+  /// Of a result from which only the first tokens are `wanted`, the others are not computed. 0: all are.
+  void forward(Residual& x, int64_t wanted = 0);
+
+  LayerNorm norm1{nullptr}, norm2{nullptr};
+  Attention attn{nullptr};
+  Linear fc1{nullptr}, fc2{nullptr};  // registered as mlp.fc1, mlp.fc2
+
+ private:
+  Activation activation_;
+  bool causal_;
+};
+TORCH_MODULE(TransformerBlock);
+
+/// Registers `depth` blocks as "blocks.0", "blocks.1", ... in `owner`.
+std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options);
+
+/// x through the first `count` blocks. `recompute`: keep only each block's input for the backward pass, and
+/// run the block again there; see recompute.h. `wanted`: how many tokens of the result are, 0 for all; others
+/// may be missing.
+at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, const at::Tensor& x, size_t count,
+                      bool recompute, int64_t wanted = 0);
+
+/// CLIP's pooling of a ResNet's last map: the mean, as a token before the pixels, asks all of them.
+class AttentionPoolImpl : public torch::nn::Module {
+ public:
+  /// position [pixels + 1, width].
+  AttentionPoolImpl(int64_t pixels, int64_t width, int64_t heads, int64_t embedding);
+  /// [batch, channels, height, width] → [batch, embedding].
+  at::Tensor forward(const at::Tensor& x);
+  int64_t multiply_adds() const;
+
+  at::Tensor position;
+  Linear q_proj{nullptr}, k_proj{nullptr}, v_proj{nullptr}, c_proj{nullptr};
+
+ private:
+  int64_t heads_;
+};
+TORCH_MODULE(AttentionPool);
+
+}  // namespace tpgm

@@ -1,0 +1,153 @@
+// The classes and the sentences around them, as users have them in files.
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
+#include "tpgm/text/zero_shot.h"
+
+namespace tpgm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kBlank = " \t\r\n";
+
+std::string trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
+}
+
+// Without the mark that some editors put first.
+std::string_view text_of(const MappedFile& file) {
+  const std::string_view text = file.bytes();
+  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+// Without blank lines at the end.
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(trimmed(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+std::vector<std::string> folder_names(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator item(folder, failed);
+       !failed && item != std::filesystem::directory_iterator(); item.increment(failed)) {
+    std::error_code error;
+    const std::string name = item->path().filename().string();
+    if (item->is_directory(error) && !name.starts_with('.')) names.push_back(name);
+  }
+  TORCH_CHECK(!failed, "[load_class_names] cannot read the folder '", folder.string(),
+              "': ", failed.message());
+  TORCH_CHECK(!names.empty(), "[load_class_names] the folder '", folder.string(),
+              "' has no folders in it; expected one for each class");
+  static const std::set<std::string> kSplits{"train", "training", "val", "valid", "validation", "test"};
+  const bool splits =
+      std::all_of(names.begin(), names.end(), [](const auto& name) { return kSplits.contains(name); });
+  TORCH_CHECK(!splits, "[load_class_names] the folders of '", folder.string(), "' are its splits, ",
+              fmt::format("{}", fmt::join(names, ", ")), ", not its classes; name one of them");
+  std::sort(names.begin(), names.end());
+  for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');
+  return names;
+}
+
+std::string name_in(const Json& value, const std::string& where) {
+  const Json& name = value.is_array() && !value.empty() ? value.back() : value;
+  TORCH_CHECK(name.is_string(), "[load_class_names] ", where, " is ", value.type_name(), ", expected a name");
+  return trimmed(name.get<std::string>());
+}
+
+std::vector<std::string> names_in(const Json& json, const std::string& file) {
+  std::vector<std::string> names;
+  if (json.is_array()) {
+    for (const auto& value : json)
+      names.push_back(name_in(value, fmt::format("'{}': entry {}", file, names.size())));
+    return names;
+  }
+  std::vector<std::pair<std::string, std::string>> items;
+  for (const auto& [key, value] : json.items()) {
+    items.emplace_back(key, name_in(value, fmt::format("'{}': '{}'", file, printable(key))));
+  }
+  const bool numbers = std::all_of(items.begin(), items.end(), [](const auto& item) {
+    return !item.first.empty() && item.first.find_first_not_of("0123456789") == std::string::npos;
+  });
+  std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
+    return numbers ? natural_less(a.first, b.first) : a.first < b.first;
+  });
+  for (auto& item : items) names.push_back(std::move(item.second));
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> load_class_names(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return folder_names(path);
+  const MappedFile file(path, "load_class_names");
+  const std::string text = trimmed(text_of(file));
+  std::vector<std::string> names;
+  const bool is_json = text.starts_with('[') || text.starts_with('{');
+  if (is_json) {
+    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    TORCH_CHECK(!json.is_discarded(), "[load_class_names] '", path.string(), "' begins as JSON and is none");
+    names = names_in(json, path.string());
+  } else {
+    names = lines_of(text_of(file));
+  }
+  TORCH_CHECK(!names.empty(), "[load_class_names] '", path.string(), "' has no names in it");
+  for (size_t i = 0; i < names.size(); ++i) {
+    TORCH_CHECK(!names[i].empty(), "[load_class_names] '", path.string(), "': the name ",
+                is_json ? fmt::format("of class {}", i) : fmt::format("in line {}", i + 1),
+                " is empty; every class needs one");
+    TORCH_CHECK(is_utf8(names[i]), "[load_class_names] '", path.string(), "': '", printable(names[i]),
+                "' is not UTF-8; save the file as such");
+  }
+  return names;
+}
+
+std::vector<std::string> load_templates(const std::filesystem::path& path) {
+  const MappedFile file(path, "load_templates");
+  TORCH_CHECK(!trimmed(text_of(file)).starts_with('['), "[load_templates] '", path.string(),
+              "' is JSON; expected lines such as 'a photo of a {}.'");
+  std::vector<std::string> templates;
+  size_t number = 0;
+  for (auto& line : lines_of(text_of(file))) {
+    ++number;
+    if (line.empty()) continue;
+    TORCH_CHECK(is_utf8(line), "[load_templates] '", path.string(), "': line ", number,
+                " is not UTF-8; save the file as such");
+    TORCH_CHECK(line.find(kPlaceholder) != std::string::npos, "[load_templates] '", path.string(), "': line ",
+                number, ", '", printable(line), "', has no {} for the name of a class");
+    templates.push_back(std::move(line));
+  }
+  TORCH_CHECK(!templates.empty(), "[load_templates] '", path.string(),
+              "' has no templates in it; expected lines such as 'a photo of a {}.'");
+  return templates;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,246 @@
+// transformers', open_clip's and timm's descriptions of a model.
+#include "tpgm/weights/config_json.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
+
+namespace tpgm {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kCall = "read_weights";
+// Real ones have a few kB. What is parsed takes up to eighty times its text.
+constexpr size_t kMaxBytes = 1 << 19;
+constexpr const char* kWayOut = "restore it, or remove it and give the sizes with `model`";
+constexpr const char* kUnsupported =
+    "this is not known here; as TorchScript any model can be tuned: docs/models.md";
+
+Json parse(std::string_view text) {
+  if (text.size() > kMaxBytes)
+    throw Malformed{fmt::format("it has {} bytes, and a config at most {}", text.size(), kMaxBytes), kWayOut};
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) throw Malformed{"it is no JSON object", kWayOut};
+  return json;
+}
+
+const Json& child(const Json& json, const char* name) {
+  static const Json kNothing = Json::object();
+  const auto found = json.find(name);
+  return found != json.end() && found->is_object() ? *found : kNothing;
+}
+
+// Reads members of one object.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  void operator()(const char* key, std::optional<int64_t>& into, int least = 1) const {
+    if (const Json* value = find(key)) {
+      const double number = value->is_number_integer() ? value->get<double>() : -1;
+      check(number >= least && number < 1 << 24, key, *value, "a size");
+      into = value->get<int64_t>();
+    }
+  }
+  void operator()(const char* key, std::optional<double>& into) const {
+    if (const Json* value = find(key)) {
+      check(value->is_number() && value->get<double>() > 0 && value->get<double>() < 1, key, *value,
+            "a number between 0 and 1");
+      into = value->get<double>();
+    }
+  }
+  void activation(const char* key, std::optional<std::string>& into) const {
+    if (const Json* value = find(key)) {
+      const bool known = value->is_string() && (*value == "gelu" || *value == "quick_gelu");
+      check(known, key, *value, "gelu or quick_gelu", kUnsupported);
+      into = value->get<std::string>();
+    }
+  }
+
+ private:
+  const Json* find(const char* key) const {
+    const auto found = json_.find(key);
+    return found == json_.end() || found->is_null() ? nullptr : &*found;
+  }
+  static void check(bool right, const char* key, const Json& value, const char* expected,
+                    const char* way_out = kWayOut) {
+    if (right) return;
+    // What is nested would be written by recursion, however deep.
+    const std::string found =
+        value.is_structured() ? fmt::format("an {}", value.type_name()) : printable(value.dump(), 40);
+    throw Malformed{fmt::format("{} is {}, expected {}", key, found, expected), way_out};
+  }
+
+  const Json& json_;
+};
+
+// CLIPModel's file has an object per tower; CLIPVisionModel's is the vision tower's own.
+void read_huggingface(const Json& json, ModelConfig& config) {
+  const bool vision_only =
+      json.value("model_type", "") == "clip_vision_model" || !json.contains("vision_config");
+  const Reader vision(vision_only ? json : child(json, "vision_config"));
+  vision("image_size", config.image_size);
+  vision("num_channels", config.channels);
+  vision("patch_size", config.patch);
+  vision("hidden_size", config.width);
+  vision("num_hidden_layers", config.depth);
+  vision("num_attention_heads", config.heads);
+  vision("intermediate_size", config.mlp);
+  vision("layer_norm_eps", config.eps);
+  vision.activation("hidden_act", config.activation);
+  const Reader text(child(json, "text_config"));
+  text("hidden_size", config.text_width);
+  text("num_hidden_layers", config.text_depth);
+  text("num_attention_heads", config.text_heads);
+  text("intermediate_size", config.text_mlp);
+  text("vocab_size", config.vocab);
+  text("max_position_embeddings", config.context);
+  text("eos_token_id", config.end_of_text, 0);
+  std::optional<std::string> activation;
+  std::optional<double> eps;
+  text.activation("hidden_act", activation);
+  text("layer_norm_eps", eps);
+  const bool alike = activation.value_or(config.activation.value_or("")) == config.activation.value_or("") &&
+                     eps.value_or(config.eps.value_or(0)) == config.eps.value_or(0);
+  if (!alike) throw Malformed{"hidden_act or layer_norm_eps differs between the two towers", kUnsupported};
+  // transformers' own rule: 2 is what old files say, and then it is the largest token of a text.
+  if (config.end_of_text == 2) config.end_of_text = -1;
+}
+
+// Its options change what is computed, so that none may be passed over; those that are off do nothing.
+void check_keys(const Json& json, const std::string& where, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : json.items()) {
+    const bool off = value.is_null() || value == false;
+    if (off || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw Malformed{fmt::format("{} has '{}'", where, printable(key, 40)), kUnsupported};
+  }
+}
+
+void read_open_clip(const Json& json, ModelConfig& config) {
+  const Json& model = child(json, "model_cfg");
+  check_keys(model, "model_cfg",
+             {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "init_logit_scale"});
+  check_keys(child(model, "vision_cfg"), "vision_cfg",
+             {"image_size", "layers", "width", "patch_size", "head_width", "mlp_ratio", "patch_dropout"});
+  check_keys(child(model, "text_cfg"), "text_cfg",
+             {"context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "hf_tokenizer_name"});
+  const Reader vision(child(model, "vision_cfg")), text(child(model, "text_cfg"));
+  vision("image_size", config.image_size);
+  vision("width", config.width);
+  if (!is_resnet(config.family)) {
+    std::optional<int64_t> head_width;
+    vision("head_width", head_width);
+    vision("layers", config.depth);
+    vision("patch_size", config.patch);
+    if (config.width) config.heads = *config.width / head_width.value_or(64);
+  }
+  text("width", config.text_width);
+  text("layers", config.text_depth);
+  text("heads", config.text_heads);
+  text("vocab_size", config.vocab);
+  text("context_length", config.context);
+  const auto quick = model.find("quick_gelu");
+  config.activation = quick != model.end() && *quick == true ? "quick_gelu" : "gelu";
+}
+
+// The file that timm writes for the hub.
+void read_timm(const Json& json, ModelConfig& config) {
+  const auto text = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const std::string pool = text("global_pool");
+  if (pool == "avg") config.pool = "mean";
+  if (pool == "token") config.pool = "class";
+  if (!pool.empty() && !config.pool) throw Malformed{"global_pool is neither token nor avg", kUnsupported};
+  config.activation = text("architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
+}
+
+}  // namespace
+
+std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family) {
+  const Json json = parse(text);
+  ModelConfig config;
+  config.family = family;
+  if (kind == ConfigKind::kOpenClip) {
+    read_open_clip(json, config);
+    return config;
+  }
+  if (family == Family::kVit) {
+    if (!json.contains("architecture")) return std::nullopt;
+    read_timm(json, config);
+    return config;
+  }
+  const auto type = json.find("model_type");
+  if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip"))
+    return std::nullopt;
+  read_huggingface(json, config);
+  return config;
+}
+
+std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family) {
+  std::error_code error;
+  auto kind = ConfigKind::kOpenClip;
+  auto path = folder / "open_clip_config.json";
+  if (!is_clip(family) || !std::filesystem::is_regular_file(path, error)) {
+    kind = ConfigKind::kHuggingFace;
+    path = folder / "config.json";
+    if (is_resnet(family) || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  }
+  const MappedFile file(path, kCall);
+  try {
+    auto config = parse_config_json(file.bytes(), kind, family);
+    return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
+  } catch (const Malformed& malformed) {
+    refuse(kCall, path, malformed);
+  }
+}
+
+std::string huggingface_config(const ModelConfig& config, bool with_text) {
+  TORCH_CHECK(config.family == Family::kClipVit, "[huggingface_config] transformers' CLIP has no ",
+              to_text(config.family));
+  nlohmann::ordered_json vision{
+      {"model_type", "clip_vision_model"},           {"image_size", config.image_size.value()},
+      {"num_channels", config.channels.value()},     {"patch_size", config.patch.value()},
+      {"hidden_size", config.width.value()},         {"num_hidden_layers", config.depth.value()},
+      {"num_attention_heads", config.heads.value()}, {"intermediate_size", config.mlp.value()},
+      {"hidden_act", config.activation.value()},     {"layer_norm_eps", config.eps.value()},
+      {"projection_dim", config.embedding.value()}};
+  if (!with_text) {
+    vision["architectures"] = {config.embedding.value() > 0 ? "CLIPVisionModelWithProjection"
+                                                            : "CLIPVisionModel"};
+    return vision.dump(2) + "\n";
+  }
+  // CLIP's end is its largest token, unless a config said otherwise.
+  const int64_t end = config.end_of_text.value() < 0 ? config.vocab.value() - 1 : config.end_of_text.value();
+  const nlohmann::ordered_json text{{"model_type", "clip_text_model"},
+                                    {"hidden_size", config.text_width.value()},
+                                    {"num_hidden_layers", config.text_depth.value()},
+                                    {"num_attention_heads", config.text_heads.value()},
+                                    {"intermediate_size", config.text_mlp.value()},
+                                    {"hidden_act", config.activation.value()},
+                                    {"layer_norm_eps", config.eps.value()},
+                                    {"vocab_size", config.vocab.value()},
+                                    {"max_position_embeddings", config.context.value()},
+                                    {"bos_token_id", end - 1},
+                                    {"eos_token_id", end},
+                                    {"pad_token_id", end},
+                                    {"projection_dim", config.embedding.value()}};
+  return nlohmann::ordered_json{{"architectures", {"CLIPModel"}},
+                                {"model_type", "clip"},
+                                {"projection_dim", config.embedding.value()},
+                                {"vision_config", vision},
+                                {"text_config", text}}
+             .dump(2) +
+         "\n";
+}
+
+}  // namespace tpgm

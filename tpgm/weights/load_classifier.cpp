@@ -1,0 +1,129 @@
+// A backbone and a head, from checkpoints, scripts and text.
+#include "tpgm/weights/load_classifier.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <utility>
+
+#include "tpgm/models/registry.h"
+#include "tpgm/models/script.h"
+#include "tpgm/text/zero_shot.h"
+#include "tpgm/weights/weights.h"
+
+namespace tpgm {
+namespace {
+
+constexpr const char* kCall = "load_classifier";
+
+// What a checkpoint gives to a classifier.
+struct Parts {
+  std::shared_ptr<Backbone> backbone;
+  at::Tensor head, bias;
+  std::optional<ModelConfig> config;  // a script has none
+  Metadata metadata;
+};
+
+// The weights of a script, and of a classifier with one, go by its own names.
+Parts load_script(const std::string& model, const std::filesystem::path& checkpoint,
+                  LoadedClassifier& result) {
+  const auto script = std::make_shared<ScriptBackbone>(model);
+  Parts parts{script, {}, {}, {}, {}};
+  result.metadata["tpgm.model"] = model;
+  if (checkpoint.empty()) return parts;
+  const Checkpoint opened(checkpoint, "", kCall);
+  StateDict backbone("Tensor");
+  for (const auto& name : opened.names()) {
+    if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
+  }
+  if (backbone.is_empty() || !opened.contains("head.weight")) {  // the script's alone
+    load_weights(*script, checkpoint);
+    return parts;
+  }
+  load_state_dict(*script, backbone, {}, checkpoint);
+  parts.head = opened.tensor("head.weight");
+  if (opened.contains("head.bias")) parts.bias = opened.tensor("head.bias");
+  parts.metadata = opened.metadata();
+  return parts;
+}
+
+Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
+  const Checkpoint checkpoint(file, "", kCall);
+  ModelWeights weights =
+      read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
+  Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
+  load_state_dict(*parts.backbone, weights.backbone(), {}, file);
+  if (weights.has_head()) parts.head = weights.tensors["head.weight"];
+  if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
+  result.notes = std::move(weights.notes);
+  weights.config.recompute.reset();  // of how to compute, not of what
+  result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
+  for (const char* key : {"tpgm.view", "tpgm.templates"}) {
+    if (const auto found = checkpoint.metadata().find(key); found != checkpoint.metadata().end())
+      result.metadata.insert(*found);
+  }
+  return parts;
+}
+
+std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOptions& options) {
+  const ZeroShotHead head = load_zero_shot(options.head_file());
+  if (parts.config && !head.model.empty()) {
+    std::vector<std::string> texts;
+    ModelConfig made_with = parse_model(head.model);
+    TORCH_CHECK(made_with.family == parts.config->family, "[", kCall, "] '", options.head_file().string(),
+                "' was made with a ", to_text(made_with.family), ", and this is a ",
+                to_text(parts.config->family));
+    for (const auto& [size, theirs, ours] : conflicts(made_with, *parts.config)) {
+      if (size != "image_size" && size != "recompute")
+        texts.push_back(fmt::format("{} {}, not {}", size, theirs, ours));
+    }
+    TORCH_CHECK(texts.empty(), "[", kCall, "] '", options.head_file().string(),
+                "' was made with another model (", fmt::format("{}", fmt::join(texts, ", ")),
+                "); make one with this");
+  }
+  return std::make_shared<Classifier>(parts.backbone, head.weight, at::Tensor(),
+                                      ClassifierOptions(options.classifier()).normalize(true));
+}
+
+// The checkpoint's own, used as it was trained.
+std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
+                                          const LoadOptions& options) {
+  TORCH_CHECK(
+      parts.head.defined(), "[", kCall, "] ",
+      checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
+      " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
+      "`head`, or train one");
+  ClassifierOptions own(options.classifier());
+  if (parts.metadata.contains("tpgm.normalize")) own.normalize(true);
+  if (const auto layer = parts.metadata.find("tpgm.layer"); layer != parts.metadata.end())
+    own.layer(layer->second);
+  return std::make_shared<Classifier>(parts.backbone, parts.head, parts.bias, own);
+}
+
+}  // namespace
+
+LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
+                                 const LoadOptions& options) {
+  LoadedClassifier result;
+  const Parts parts =
+      is_script(model) ? load_script(model, checkpoint, result) : load_model(model, checkpoint, result);
+  if (options.head() == Head::kCheckpoint) {
+    result.model = with_own_head(parts, checkpoint, options);
+  } else {
+    if (parts.head.defined()) {
+      result.notes.push_back(fmt::format("left out the head of {} classes", parts.head.size(0)));
+    }
+    result.model = options.head() == Head::kFresh
+                       ? std::make_shared<Classifier>(parts.backbone, options.classifier())
+                       : with_zero_shot_head(parts, options);
+  }
+  if (result.model->options().normalize()) result.metadata["tpgm.normalize"] = "true";
+  if (!result.model->options().layer().empty())
+    result.metadata["tpgm.layer"] = result.model->options().layer();
+  return result;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,104 @@
+// Weights back into other libraries' files.
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "tpgm/io/file.h"
+#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/weights/config_json.h"
+#include "tpgm/weights/weights.h"
+
+namespace tpgm {
+namespace {
+
+constexpr const char* kCall = "save_as";
+
+// For their file: what the library reads. For ours: the model, which names alone would not tell.
+Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
+  Metadata metadata = options.metadata();
+  metadata.try_emplace("format", "pt");
+  ModelConfig config = weights.config;
+  config.recompute.reset();  // of how to compute, not of what
+  metadata["tpgm.model"] = to_text(config);
+  return metadata;
+}
+
+// What their library would compute otherwise unless it is told.
+std::vector<std::string> caveats(const ModelConfig& config, Layout layout) {
+  std::vector<std::string> notes;
+  const bool other = layout == Layout::kTorchvision || layout == Layout::kTimm;
+  if (other && config.activation == "quick_gelu")
+    notes.emplace_back("build it with QuickGELU there: these names do not say so");
+  if (other && config.stem == "small")
+    notes.emplace_back("build it with a 3×3 stem and no max-pool there: these names do not say so");
+  if (layout == Layout::kOpenAi && config.activation == "gelu") {
+    notes.emplace_back("for open_clip: a model with GELU, such as ViT-B-32, not ViT-B-32-quickgelu");
+  }
+  return notes;
+}
+
+bool overflowed(const at::Tensor& from, const at::Tensor& to) {
+  if (from.scalar_type() == to.scalar_type() || !from.is_floating_point()) return false;
+  return from.to(at::kFloat)
+      .isfinite()
+      .logical_and(to.to(at::kFloat).isfinite().logical_not())
+      .any()
+      .item<bool>();
+}
+
+}  // namespace
+
+SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& output,
+                   const SaveOptions& options) {
+  const Renamed theirs = from_ours(weights.tensors, weights.config, options.layout());
+  TORCH_CHECK(theirs.unknown.empty(), "[", kCall, "] '", theirs.unknown.front(),
+              "' has no name in the layout ", to_text(options.layout()));
+  std::vector<TensorSpec> specs;
+  std::vector<at::Tensor> tensors;
+  SavedModel result;
+  result.notes = theirs.notes;
+  for (auto& note : caveats(weights.config, options.layout())) result.notes.push_back(std::move(note));
+  for (const auto& item : theirs.tensors) {
+    const bool convert = options.dtype() && item.value().is_floating_point();
+    tensors.push_back(item.value());
+    specs.push_back(
+        {item.key(), convert ? *options.dtype() : item.value().scalar_type(), item.value().sizes().vec()});
+    result.bytes += static_cast<size_t>(item.value().numel()) * c10::elementSize(specs.back().dtype);
+  }
+  result.tensors = specs.size();
+
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(output, error);
+  SafetensorsWriter writer(folder ? output / "model.safetensors" : output, specs,
+                           metadata_for(weights, options), options.shard_size(), kCall);
+  std::vector<std::string> beyond;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor data = tensors[i].to(specs[i].dtype).contiguous().cpu();
+    if (overflowed(tensors[i], data)) beyond.push_back(specs[i].name);
+    writer.write(i, 0, data.const_data_ptr(), data.nbytes());
+  }
+  if (!beyond.empty()) {
+    result.notes.push_back(fmt::format("in {} tensors values are beyond the range of the type, first in '{}'",
+                                       beyond.size(), beyond.front()));
+  }
+  writer.prepare();
+  result.files = writer.files();
+  if (options.layout() != Layout::kHuggingFace) {
+    writer.commit();
+  } else if (!folder) {
+    result.notes.emplace_back(
+        "transformers also needs a config.json, which is written only into a folder: -o DIR/");
+    writer.commit();
+  } else {
+    AtomicFile config(output / "config.json", kCall);
+    const std::string text = huggingface_config(weights.config, weights.has_text());
+    config.write(text.data(), text.size());
+    config.prepare();
+    writer.commit();
+    config.commit();
+    result.files.push_back(output / "config.json");
+  }
+  return result;
+}
+
+}  // namespace tpgm

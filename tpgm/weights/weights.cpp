@@ -1,0 +1,278 @@
+// From a checkpoint to the weights of a model that is known, whole and described.
+#include "tpgm/weights/weights.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "tpgm/base/untrusted.h"
+#include "tpgm/io/mismatches.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/models/vit.h"
+#include "tpgm/weights/config_json.h"
+
+namespace tpgm {
+namespace {
+
+constexpr const char* kCall = "read_weights";
+
+std::string list(std::vector<std::string> names) {
+  const size_t all = names.size();
+  if (all > 5) names.resize(5);
+  for (auto& name : names) name = fmt::format("'{}'", printable(name, 80));
+  return fmt::format("{}{}", fmt::join(names, ", "), all > 5 ? fmt::format(" and {} more", all - 5) : "");
+}
+
+StateDict below(const StateDict& tensors, const std::string& prefix) {
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
+  }
+  return result;
+}
+
+// Files from before PyTorch 0.4 have no counters of batches; nothing computes with them.
+void add_counters(StateDict& tensors, std::vector<std::string>& notes) {
+  std::vector<std::string> missing;
+  const std::string variance = "running_var", counter = "num_batches_tracked";
+  for (const auto& item : tensors) {
+    if (!item.key().ends_with(variance)) continue;
+    const std::string name = item.key().substr(0, item.key().size() - variance.size()) + counter;
+    if (!tensors.contains(name)) missing.push_back(name);
+  }
+  for (const auto& name : missing) tensors.insert(name, at::zeros({}, at::kLong));
+  if (!missing.empty())
+    notes.push_back(fmt::format("{} counters '*.{}' are missing: set to 0", missing.size(), counter));
+}
+
+// Image sizes may differ: positions are resized.
+void check_agreement(const ModelConfig& said, const ModelConfig& shown, const std::string& file,
+                     const std::string& by_whom, const std::string& way_out) {
+  std::vector<std::string> texts;
+  for (const auto& [size, ours, theirs] : conflicts(said, shown)) {
+    if (size == "image_size") continue;
+    texts.push_back(fmt::format("{} is {} in {}, {} in the weights", size, ours, by_whom, theirs));
+  }
+  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", to_text(shown.family),
+              " of other sizes: ", fmt::format("{}", fmt::join(texts, "; ")), "; ", way_out);
+}
+
+// Position embeddings for the image size that was asked for.
+void resize(ModelWeights& weights, int64_t image_size) {
+  if (weights.config.image_size == image_size) return;
+  const bool resnet = is_resnet(weights.config.family);
+  const std::string name = fmt::format("{}{}", is_clip(weights.config.family) ? "visual." : "",
+                                       resnet ? "pool.position" : "stem.position");
+  const int64_t patch =
+      resnet ? int64_t{2} << parse_layers(*weights.config.layers).size() : *weights.config.patch;
+  TORCH_CHECK(image_size % patch == 0, "[", kCall, "] image_size=", image_size, " is no multiple of ", patch,
+              ", the pixels of a position of this model");
+  at::Tensor& position = weights.tensors[name];
+  const int64_t before = position.size(0);
+  position = resize_position(position, image_size / patch);
+  weights.notes.push_back(
+      fmt::format("resized the position embeddings from {} to {}, for images of {} pixels", before,
+                  position.size(0), image_size));
+  weights.config.image_size = image_size;
+}
+
+Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional<ModelConfig>& metadata) {
+  auto found = recognise(checkpoint.names());
+  TORCH_CHECK(
+      found, "[", kCall, "] '", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
+      ", are those of no model known here; see 'tpgm list models'. As TorchScript any model can be tuned: "
+      "docs/models.md");
+  // A classifier's backbone does not show that it was CLIP's.
+  const bool alike = metadata && is_resnet(found->family) == is_resnet(metadata->family);
+  if (found->layout == Layout::kTpgm && alike) found->family = metadata->family;
+  TORCH_CHECK(!metadata || metadata->family == found->family, "[", kCall, "] '", checkpoint.path().string(),
+              "' is a ", to_text(metadata->family), " by its metadata 'tpgm.model' and a ",
+              to_text(found->family), " by its names; it was put together wrongly: save it again");
+  return *found;
+}
+
+std::optional<ModelConfig> metadata_of(const Checkpoint& checkpoint) {
+  constexpr size_t kMaxText = 1000;
+  const auto found = checkpoint.metadata().find("tpgm.model");
+  if (found == checkpoint.metadata().end()) return std::nullopt;
+  const std::string text = printable(found->second, kMaxText);
+  TORCH_CHECK(text == found->second, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
+              "', which is no model; save it again");
+  return parse_model(text);
+}
+
+// Names may share bytes and tensors repeat their own, but a model has every element for itself.
+void check_bytes(const Checkpoint& checkpoint) {
+  constexpr size_t kTimes = 4, kMore = size_t{64} << 20;
+  size_t room = kMore, bytes = 0;
+  for (const auto& file : checkpoint.mappings()) room += kTimes * file->size();
+  for (const auto& name : checkpoint.names()) {
+    bytes += checkpoint.entry(name).nbytes();
+    TORCH_CHECK(bytes <= room, "[", kCall, "] its tensors share bytes of the file: with '", printable(name),
+                "' they take ", bytes, ", far more than it has; save it with every tensor for itself");
+  }
+}
+
+void check_head(const StateDict& tensors, std::optional<int64_t> features) {
+  const at::Tensor *weight = tensors.find("head.weight"), *bias = tensors.find("head.bias");
+  TORCH_CHECK(weight != nullptr || bias == nullptr, "[", kCall,
+              "] there is a bias of the head, and no weight");
+  if (weight == nullptr) return;
+  TORCH_CHECK(
+      weight->dim() == 2 && weight->size(0) > 0 && weight->size(1) == features.value_or(weight->size(1)), "[",
+      kCall, "] the head is ", weight->sizes(), ", expected [classes,", features.value_or(-1), "]");
+  TORCH_CHECK(bias == nullptr || (bias->dim() == 1 && bias->size(0) == weight->size(0)), "[", kCall,
+              "] the head's bias is ", bias->sizes(), ", its weight ", weight->sizes());
+}
+
+// Throws unless the file has every tensor of the model, in the right shape, and no other. To be asked before
+// a model of these sizes is made: on kMeta it takes no memory, whatever the names of a file claim.
+void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
+  const auto& file = checkpoint.path();
+  const OnDevice meta(at::kMeta);
+  const auto backbone = make_backbone(weights.config);
+  load_state_dict(*backbone, weights.backbone(), {}, file);
+  const StateDict text = weights.text();
+  if (!text.is_empty()) {
+    load_state_dict(*make_clip_text(weights.config), text, {}, file);
+    TORCH_CHECK(weights.tensors.contains("logit_scale"), "[", kCall,
+                "] both towers are there, but no 'logit_scale'");
+  }
+  // A head on features of a layer in between is of another width, and our own file says so.
+  const bool in_between = checkpoint.metadata().contains("tpgm.layer");
+  check_head(weights.tensors, in_between ? std::nullopt : std::optional(backbone->num_features()));
+  const bool clip = is_clip(weights.config.family);
+  for (const auto& item : weights.tensors) {
+    const std::string& name = item.key();
+    const bool tower = clip
+                           ? name.starts_with("visual.") || name.starts_with("text.") || name == "logit_scale"
+                           : !name.starts_with("head.");
+    TORCH_CHECK(tower || name == "head.weight" || name == "head.bias", "[", kCall, "] the tensor for our '",
+                printable(name), "' has no place in a ", to_text(weights.config.family), "; remove it");
+  }
+}
+
+// Under our names, with nothing unknown among them.
+Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
+  Renamed renamed = to_ours(checkpoint.tensors(), recognised);
+  if (renamed.unknown.empty()) return renamed;
+  Mismatches culprits;
+  for (const auto& name : renamed.unknown) {
+    culprits.add(name, fmt::format("is in the file, but not in a {} ({})", to_text(recognised.family),
+                                   to_text(recognised.layout)));
+  }
+  TORCH_CHECK(false,
+              culprits.text(
+                  kCall, fmt::format(" ('{}')", checkpoint.path().string()),
+                  "a variant that is not known here? As TorchScript any model can be tuned: docs/models.md"));
+}
+
+// A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's; its text
+// tower keeps its own.
+StateDict with_tower(const StateDict& tensors, Family family) {
+  const bool bare = is_clip(family) && !tensors.contains("visual.stem.conv1.weight") &&
+                    !tensors.contains("visual.stem.patch.weight");
+  if (!bare) return tensors;
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    const std::string& name = item.key();
+    const bool visual = !name.starts_with("head.") && !name.starts_with("text.") && name != "logit_scale";
+    result.insert(visual ? "visual." + name : name, item.value());
+  }
+  return result;
+}
+
+// Sizes that shapes do not show: from the user, else from our own metadata, else from a file beside it, else
+// the usual ones.
+void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const Recognised& recognised,
+                     const std::optional<ModelConfig>& wanted, const std::optional<ModelConfig>& metadata) {
+  const std::string file = checkpoint.path().string();
+  ModelConfig& config = weights.config;
+  const ModelConfig shown = config;
+  if (recognised.layout == Layout::kTimm && checkpoint.contains(recognised.prefix + "fc_norm.weight"))
+    config.pool = "mean";
+  if (wanted) {
+    check_agreement(*wanted, shown, file, "`model`", "give the family alone, or its true sizes");
+    fill(config, *wanted);
+  }
+  if (metadata) {
+    fill(config, *metadata);
+  } else if (const auto beside =
+                 read_config_json(checkpoint.files().front().parent_path(), recognised.family)) {
+    const std::string name = fmt::format("'{}'", beside->path.filename().string());
+    check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
+    TORCH_CHECK(is_clip(config.family) || beside->config.pool != "mean" || config.pool == "mean", "[", kCall,
+                "] '", file, "' takes the mean of normalised patches by its ", name,
+                ", which is not known here: only the norm of their mean (fc_norm)");
+    fill(config, beside->config);
+  }
+  const bool small_moco =
+      config.family == Family::kVit && config.width == 384 && recognised.prefix.ends_with("base_encoder.");
+  if (small_moco && !config.heads) {
+    config.heads = 12;
+    weights.notes.emplace_back("12 heads are assumed, as MoCo-v3's ViT-S has them; others have 6: heads=6");
+  }
+  const bool like_clip = is_clip(config.family) || config.pre_norm.value_or(false);
+  if (like_clip && !config.activation) {
+    const bool clip = is_clip(config.family);
+    weights.notes.push_back(
+        fmt::format("{} is assumed, as {}; else give `model` {}:activation={}", clip ? "quick_gelu" : "gelu",
+                    recognised.layout == Layout::kHuggingFace ? "no config.json of CLIP's is beside it"
+                    : clip ? "in OpenAI's models; open_clip's own have gelu"
+                           : "in most of timm's",
+                    to_text(config.family), clip ? "gelu" : "quick_gelu"));
+  }
+  set_defaults(config);
+}
+
+ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
+  check_bytes(checkpoint);
+  const std::optional<ModelConfig> metadata = metadata_of(checkpoint);
+  const Recognised recognised = recognise_or_refuse(checkpoint, metadata);
+  TORCH_CHECK(!wanted || wanted->family == recognised.family, "[", kCall, "] '", checkpoint.path().string(),
+              "' is a ", to_text(recognised.family), " (layout: ", to_text(recognised.layout), "), not a ",
+              wanted ? to_text(wanted->family) : "", "; give `model` ", to_text(recognised.family),
+              " or one of its sizes, see 'tpgm list models'");
+  Renamed renamed = rename(checkpoint, recognised);
+  ModelWeights result;
+  result.layout = recognised.layout;
+  result.tensors = with_tower(renamed.tensors, recognised.family);
+  result.notes = checkpoint.notes();
+  result.notes.insert(result.notes.end(), renamed.notes.begin(), renamed.notes.end());
+  add_counters(result.tensors, result.notes);
+  result.config = sizes_of(recognised.family, result.tensors);
+  complete_config(result, checkpoint, recognised, wanted, metadata);
+  check_complete(result, checkpoint);
+  const bool has_positions = is_clip(recognised.family) || !is_resnet(recognised.family);
+  if (wanted && wanted->image_size && has_positions) resize(result, *wanted->image_size);
+  return result;
+}
+
+}  // namespace
+
+StateDict ModelWeights::backbone() const {
+  if (is_clip(config.family)) return below(tensors, "visual.");
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    if (!item.key().starts_with("head.")) result.insert(item.key(), item.value());
+  }
+  return result;
+}
+
+StateDict ModelWeights::text() const { return below(tensors, "text."); }
+
+ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
+  const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));
+  try {
+    return read(checkpoint, wanted);
+  } catch (c10::Error& error) {
+    // What went wrong further down knows no file.
+    if (error.msg().find(file) == std::string::npos) error.add_context(fmt::format("in {}", file));
+    throw;
+  }
+}
+
+}  // namespace tpgm
