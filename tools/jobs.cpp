@@ -20,7 +20,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tools/status_line.h"
+#include "tools/progress.h"
 #include "tools/train.h"
 #include "tpgm/base/untrusted.h"
 
@@ -307,7 +307,7 @@ class Runner {
   std::set<size_t> elsewhere_;  // runs that another process was seen to make
   size_t done_ = 0;
   double seconds_, timed_;  // of runs that are finished, and their work
-  StatusLine status_;
+  Progress status_{Progress::Elsewhere::kNothing};
 };
 
 }  // namespace

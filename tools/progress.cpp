@@ -1,9 +1,9 @@
-// The progress line.
 #include "tools/progress.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -11,27 +11,45 @@
 
 namespace tpgm::tools {
 
-Progress::Progress(std::string what, size_t total, std::string (*amount_text)(size_t))
-    : what_(std::move(what)),
-      total_(total),
-      amount_text_(amount_text),
-      terminal_(::isatty(STDERR_FILENO) == 1),
+Progress::Progress(Elsewhere elsewhere)
+    : terminal_(::isatty(STDERR_FILENO) == 1),
+      elsewhere_(elsewhere == Elsewhere::kEveryTenSeconds),
       next_(Clock::now() + std::chrono::seconds(terminal_ ? 1 : 10)) {}
 
-Progress::~Progress() {
-  if (shown_ && terminal_) say("\r\033[K");
+Progress::Progress(std::string what, size_t total, std::string (*amount_text)(size_t)) : Progress() {
+  what_ = std::move(what);
+  total_ = total;
+  amount_text_ = amount_text;
 }
 
-void Progress::add(size_t bytes) {
+Progress::~Progress() {
+  if (shown_ && terminal_) tools::say("\r\033[K");
+}
+
+bool Progress::due() const { return (terminal_ || elsewhere_) && Clock::now() >= next_; }
+
+void Progress::show(const std::string& text) {
+  next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 10000);
+  tools::say(terminal_ ? "\r" + text + "\033[K" : text + "\n");
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::say(const std::string& text) {
+  tools::say((shown_ && terminal_ ? "\r\033[K" : "") + text + "\n");
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+void Progress::add(size_t amount) {
   const std::lock_guard lock(mutex_);
-  done_ = std::min(total_, done_ + bytes);  // what is done again counts once
+  done_ = std::min(total_, done_ + amount);  // what is done again counts once
   const auto now = Clock::now();
   if (first_ == 0) {
     first_ = done_;
     first_at_ = now;
   }
-  if (now < next_) return;
-  next_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
+  if (!due()) return;
   std::string speed;
   if (done_ > first_) {
     const double rate =
@@ -41,15 +59,12 @@ void Progress::add(size_t bytes) {
         rate >= 10 ? amount_text_(static_cast<size_t>(rate)) + "/s" : fmt::format("{:.2f} s each", 1 / rate),
         static_cast<double>(total_ - done_) / rate);
   }
-  say(fmt::format("{}{}: {} of {} ({:.0f} %){}{}", terminal_ ? "\r" : "", what_, amount_text_(done_),
-                  amount_text_(total_), 100.0 * static_cast<double>(done_) / static_cast<double>(total_),
-                  speed, terminal_ ? "\033[K" : "\n"));
-  std::fflush(stderr);
-  shown_ = true;
+  show(fmt::format("{}: {} of {} ({:.0f} %){}", what_, amount_text_(done_), amount_text_(total_),
+                   100.0 * static_cast<double>(done_) / static_cast<double>(total_), speed));
 }
 
 std::function<void(size_t)> Progress::callback() {
-  return [this](size_t bytes) { add(bytes); };
+  return [this](size_t amount) { add(amount); };
 }
 
 }  // namespace tpgm::tools

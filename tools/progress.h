@@ -1,5 +1,4 @@
-// Progress of long work on stderr: share, rate, time left. One line that renews itself on a terminal, a line
-// every ten seconds elsewhere, nothing at all for what takes less than a second.
+// Where long work is: one line on stderr that renews itself on a terminal.
 #pragma once
 
 #include <chrono>
@@ -8,35 +7,50 @@
 #include <mutex>
 #include <string>
 
-#include "tools/text.h"
+#include "tpgm/base/numbers.h"
 
 namespace tpgm::tools {
 
+/// Shows nothing for what takes less than a second. Where stderr is no terminal, a plain line every ten seconds
+/// takes the place of the one that renews itself, or none does: where work says by lines of its own how far it
+/// is, those are enough.
 class Progress {
  public:
-  /// `what` is done to `total` bytes, or to what `amount_text` calls them ("1,234 sentences").
+  enum class Elsewhere { kEveryTenSeconds, kNothing };
+
+  /// For a text of the caller's own: due(), then show().
+  explicit Progress(Elsewhere elsewhere = Elsewhere::kEveryTenSeconds);
+  /// For add(): share, rate and time left of `total` bytes, or of what `amount_text` calls them ("1,234
+  /// sentences"). `what` is done to them.
   Progress(std::string what, size_t total, std::string (*amount_text)(size_t) = bytes_text);
   /// Clears the line on a terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// True if it is time to show() again: making the text may cost more than the work.
+  bool due() const;
+  void show(const std::string& text);
+  /// A line that stays, above the one that renews itself.
+  void say(const std::string& text);
+
   /// Thread-safe.
-  void add(size_t bytes);
+  void add(size_t amount);
   /// add(), to hand on.
   std::function<void(size_t)> callback();
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::mutex mutex_;
+  bool terminal_, elsewhere_, shown_ = false;
+  Clock::time_point next_;
+
+  std::mutex mutex_;  // of what add() counts
   std::string what_;
-  size_t total_, done_ = 0;
+  size_t total_ = 0, done_ = 0;
   size_t first_ = 0;  // what the first add() brought, which no rate counts: it may have loaded a library
-  std::string (*amount_text_)(size_t);
-  bool terminal_;
-  bool shown_ = false;
-  Clock::time_point next_, first_at_;
+  Clock::time_point first_at_;
+  std::string (*amount_text_)(size_t) = nullptr;
 };
 
 }  // namespace tpgm::tools

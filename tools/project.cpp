@@ -15,8 +15,8 @@
 
 #include "tools/classifier.h"
 #include "tools/data.h"
+#include "tools/progress.h"
 #include "tools/setting_flags.h"
-#include "tools/status_line.h"
 #include "tools/text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
@@ -245,7 +245,7 @@ class Steps {
 
  private:
   using Clock = std::chrono::steady_clock;
-  StatusLine line_;
+  Progress line_;
   int64_t total_, done_ = 0;
   Clock::time_point begin_ = Clock::now();
 };

@@ -16,8 +16,8 @@
 #include "tools/cost.h"
 #include "tools/reproduce_plan.h"
 #include "tools/setting_flags.h"
-#include "tools/status_line.h"
 #include "tools/train.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {

@@ -12,9 +12,8 @@
 #include <set>
 
 #include "tools/command.h"
-#include "tools/status_line.h"
-#include "tools/text.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <set>
 
@@ -14,6 +13,7 @@
 #include "tools/sweep.h"
 #include "tools/text.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
@@ -48,23 +48,15 @@ std::vector<std::string> csv_fields(const std::string& line) {
   return fields;
 }
 
-std::optional<double> parse_number(const std::string& text) {
-  double value = 0;
-  const auto* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
-  if (text.empty() || result.ec != std::errc() || result.ptr != end) return std::nullopt;
-  return value;
-}
-
 std::optional<PaperNumber> parse_cell(const std::string& text, const std::string& where) {
   if (text.empty()) return std::nullopt;
   const size_t at = text.find('(');
-  const auto mean = parse_number(trimmed(text.substr(0, at)));
+  const auto mean = parse_number<double>(trimmed(text.substr(0, at)));
   std::optional<double> deviation;
   bool fine = mean.has_value();
   if (at != std::string::npos) {
     fine = fine && text.back() == ')';
-    deviation = parse_number(trimmed(text.substr(at + 1, text.size() - at - 2)));
+    deviation = parse_number<double>(trimmed(text.substr(at + 1, text.size() - at - 2)));
     fine = fine && deviation.has_value();
   }
   TORCH_CHECK(fine, "[reproduce] ", where, ": '", printable(text),

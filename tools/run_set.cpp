@@ -10,11 +10,11 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "tools/command.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
@@ -266,9 +266,7 @@ double selection_of(const ReportRow& row) {
 }  // namespace
 
 double to_number(const std::string& text) {
-  std::istringstream stream(text);
-  double value = 0;
-  return stream >> value && stream.eof() ? value : std::numeric_limits<double>::quiet_NaN();
+  return parse_number<double>(text).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 double method_number(const TrainOptions& options, const std::string& key) {

@@ -1,38 +1,14 @@
-// Numbers and notes.
 #include "tools/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <stdexcept>
 
 #include "tools/command.h"
 #include "tpgm/io/dtypes.h"
 
 namespace tpgm::tools {
-
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
-  }
-  return digits;
-}
-
-std::string bytes_text(size_t bytes) {
-  static constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < kUnits.size()) {
-    value /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.3g} {}", value, kUnits[unit]);
-}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));

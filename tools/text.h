@@ -1,4 +1,4 @@
-// Numbers as people read and write them, and what commands on checkpoints say alike.
+// What commands on checkpoints read and write alike.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,11 @@
 #include <vector>
 
 #include "tpgm/base/byte_count.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm::tools {
 
-/// 1234567 → "1,234,567".
-std::string grouped(int64_t number);
-/// 2013265920 → "2.01 GB".
-std::string bytes_text(size_t bytes);
 /// "[768,3,32,32]".
 std::string shape_text(const std::vector<int64_t>& shape);
 /// "F32", and for types safetensors does not have LibTorch's name.

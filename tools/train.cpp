@@ -14,9 +14,9 @@
 #include <memory>
 
 #include "tools/command.h"
+#include "tools/progress.h"
 #include "tools/results.h"
 #include "tools/setting_flags.h"
-#include "tools/status_line.h"
 #include "tools/sweep.h"
 #include "tools/text.h"
 #include "tpgm/base/names.h"
@@ -151,7 +151,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
 
   TrainResult result;
   {
-    StatusLine status;
+    Progress status;
     TrainCallbacks callbacks;
     callbacks.stop = interrupted;
     callbacks.say = [&](const std::string& text) { status.say("tpgm train: " + text); };

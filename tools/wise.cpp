@@ -10,6 +10,7 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/checkpoints/merge.h"
 
 namespace tpgm::tools {
@@ -19,18 +20,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxRatios = 200;  // each is an open file
 
-double parse_number(const std::string& text) {
-  size_t used = 0;
-  double value = NAN;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size() || !std::isfinite(value)) {
-    throw std::invalid_argument(fmt::format("'{}' is no number", text));
-  }
-  return value;
+// Spaces after a comma may be there: "0.1, 0.5".
+double parse_ratio(const std::string& text) {
+  const auto value =
+      parse_number<double>(std::string_view(text).substr(std::min(text.find_first_not_of(' '), text.size())));
+  if (!value || !std::isfinite(*value)) throw std::invalid_argument(fmt::format("'{}' is no number", text));
+  return *value;
 }
 
 // "0.5", "0.1,0.5" or "first:last:step".
@@ -43,14 +38,14 @@ std::vector<double> parse_ratios(const std::string& text) {
     const size_t first = part.find(':'),
                  second = first == std::string::npos ? first : part.find(':', first + 1);
     if (first == std::string::npos) {
-      ratios.push_back(parse_number(part));
+      ratios.push_back(parse_ratio(part));
       continue;
     }
     if (second == std::string::npos)
       throw std::invalid_argument(fmt::format("'{}' is no range; write it like 0.1:0.9:0.1", part));
-    const double from = parse_number(part.substr(0, first)),
-                 to = parse_number(part.substr(first + 1, second - first - 1)),
-                 step = parse_number(part.substr(second + 1));
+    const double from = parse_ratio(part.substr(0, first)),
+                 to = parse_ratio(part.substr(first + 1, second - first - 1)),
+                 step = parse_ratio(part.substr(second + 1));
     if (step <= 0 || to < from) {
       throw std::invalid_argument(
           fmt::format("'{}' leads nowhere; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
@@ -79,7 +74,7 @@ std::pair<std::string, double> parse_filter(const std::string& text) {
     throw std::invalid_argument(fmt::format("'{}' has no ratio; write it like 'visual.*=0.3'", text));
   }
   const auto [glob, ratio] = parse_pair(text);
-  return {glob, parse_number(ratio)};
+  return {glob, parse_ratio(ratio)};
 }
 
 struct Arguments {

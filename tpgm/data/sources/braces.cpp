@@ -5,19 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "tpgm/base/numbers.h"
 
 namespace tpgm {
-namespace {
 
 namespace fs = std::filesystem;
-
-bool to_number(const std::string& text, int64_t& number) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && stop == text.data() + text.size();
-}
-
-}  // namespace
 
 std::vector<fs::path> expand_braces(const std::string& pattern) {
   std::vector<std::string> done, open = {pattern};
@@ -34,11 +27,10 @@ std::vector<fs::path> expand_braces(const std::string& pattern) {
     std::vector<std::string> choices;
     if (const size_t dots = inside.find(".."); dots != std::string::npos) {
       const std::string first = inside.substr(0, dots), last = inside.substr(dots + 2);
-      int64_t from = 0, to = 0;
-      TORCH_CHECK(
-          to_number(first, from) && to_number(last, to) && from >= 0 && from <= to && to - from < 1'000'000,
-          "[expand_braces] '", pattern, "': expected a range such as {000..146}, got {", inside, "}");
-      for (; from <= to; ++from) choices.push_back(fmt::format("{:0{}}", from, first.size()));
+      const auto from = parse_number<int64_t>(first), to = parse_number<int64_t>(last);
+      TORCH_CHECK(from && to && *from >= 0 && *from <= *to && *to - *from < 1'000'000, "[expand_braces] '",
+                  pattern, "': expected a range such as {000..146}, got {", inside, "}");
+      for (int64_t i = *from; i <= *to; ++i) choices.push_back(fmt::format("{:0{}}", i, first.size()));
     } else {
       for (size_t at = 0; at <= inside.size();) {
         const size_t comma = std::min(inside.find(',', at), inside.size());

@@ -3,10 +3,10 @@
 
 #include <c10/util/Exception.h>
 
-#include <charconv>
 #include <fstream>
 #include <unordered_set>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 
@@ -30,9 +30,7 @@ Line parse_line(std::string_view line) {
   Line result{line, -1};
   const size_t gap = line.find_last_of(kSpace);
   if (gap == std::string_view::npos) return result;
-  const std::string_view number = line.substr(gap + 1);
-  const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), result.label);
-  if (error != std::errc() || stop != number.data() + number.size()) result.label = -1;
+  result.label = parse_number<int64_t>(line.substr(gap + 1)).value_or(-1);
   const size_t path_end = line.find_last_not_of(kSpace, gap);
   const size_t begin = line.find_first_not_of(kSpace);
   if (path_end == std::string_view::npos) return {line, -1};

@@ -4,13 +4,13 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/file.h"
@@ -63,11 +63,6 @@ std::string part_of(const fs::path& shard) {
   return named.title();
 }
 
-bool to_number(const std::string& text, int64_t& number) {
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && stop == text.data() + text.size();
-}
-
 struct Collected {
   struct Entry {
     ShardSample sample;
@@ -80,11 +75,10 @@ struct Collected {
 
 // .cls and .json hold positions if all are numbers.
 bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
-  int64_t number = 0;
-  if (!std::all_of(labels.begin(), labels.end(), [&](const auto& label) { return to_number(label, number); }))
-    return false;
+  const auto is_number = [](const auto& label) { return parse_number<int64_t>(label).has_value(); };
+  if (!std::all_of(labels.begin(), labels.end(), is_number)) return false;
   for (const auto& label : labels) {
-    to_number(label, number);
+    const int64_t number = *parse_number<int64_t>(label);
     TORCH_CHECK(number >= 0 && number < kMostClasses, "[read_tar_shards] '", first.string(),
                 "' and its neighbours have a label ", number, "; expected 0 to ", kMostClasses - 1);
   }
@@ -98,9 +92,7 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
   if (positions) {
     int32_t count = 0;
     for (const auto& label : labels) {
-      int64_t number = 0;
-      to_number(label, number);
-      numbers[label] = static_cast<int32_t>(number);
+      numbers[label] = static_cast<int32_t>(*parse_number<int64_t>(label));
       count = std::max(count, numbers[label] + 1);
     }
     if (classes.empty()) {

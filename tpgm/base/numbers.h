@@ -1,0 +1,31 @@
+// Numbers as people read and write them.
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+namespace tpgm {
+
+/// All of `text` as a number, or nothing if it is not one, has anything around it, or does not fit. "inf" and
+/// "nan" are floating-point numbers.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+/// 1234567 → "1,234,567".
+std::string grouped(int64_t number);
+/// 2013265920 → "2.01 GB".
+std::string bytes_text(size_t bytes);
+/// Rounded up to seconds: 3725 → "1:02:05", 65 → "1:05".
+std::string duration_text(double seconds);
+
+}  // namespace tpgm
