@@ -1,20 +1,17 @@
 // A subcommand of `tpgm`: its name, a line of help, and how it adds its options.
 #pragma once
 
-#include <c10/util/Exception.h>
-
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <stdexcept>
 #include <string>
 
+#include "tpgm/base/error_text.h"
+
 namespace tpgm::tools {
 
 /// Does the work and returns the exit status: 0 ok, 1 failed.
 using Run = std::function<int()>;
-
-/// What an error says, without the name of the C++ call it starts with: "[load_weights] ...".
-std::string error_text(const c10::Error& error);
 
 /// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
 /// exit status.

@@ -7,10 +7,12 @@
 #include <thread>
 
 #include "tools/command.h"
-#include "tools/report.h"
-#include "tools/reproduce_plan.h"
-#include "tools/results.h"
-#include "tools/train.h"
+#include "tools/interrupt.h"
+#include "tools/run_many.h"
+#include "tools/shared_files.h"
+#include "tpgm/report/sections/run_report.h"
+#include "tpgm/study/plan.h"
+#include "tpgm/study/results.h"
 #include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
@@ -41,23 +43,23 @@ struct Arguments {
 int demo(const Arguments& args) {
   const auto device = find_device(args.device, "demo");
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  Progress progress(Progress::Elsewhere::kNothing);
   ReproduceOptions options;
-  options.what = "tpgm demo";
   options.given["device"] = device.str();
   for (int64_t seed = 0; seed < args.seeds; ++seed) options.seeds.push_back(std::to_string(seed));
   // The model is so small that one core is best used by one run.
-  options.side_by_side = args.jobs > 0 ? args.jobs : std::min<int64_t>(cores, 8);
+  options.jobs = job_options("demo", args.jobs > 0 ? args.jobs : std::min<int64_t>(cores, 8), progress);
   options.output = fs::absolute(args.output).lexically_normal();
   interrupted();
 
-  const auto folder = find_tables({"demo"}, "").front();
+  const auto folder = find_tables({"demo"}, recipe_roots()).front();
   TablePlan plan(load_table(folder.path, folder.name), options);
   DataSizes sizes;
-  plan.cost_table(sizes);
+  const auto left = plan.cost(sizes).left;
   say(kIntroduction);
-  if (plan.left().runs > 0) {
-    say(fmt::format("{} runs, {} side by side, on {}; recipes in {}\n\n", plan.left().runs,
-                    options.side_by_side, device.str(), folder.path.string()));
+  if (left.runs > 0) {
+    say(fmt::format("{} runs, {} side by side, on {}; recipes in {}\n\n", left.runs,
+                    options.jobs.side_by_side, device.str(), folder.path.string()));
   } else {
     say(fmt::format("All runs are in {} already; to make them again, remove it\n\n",
                     options.output.string()));
@@ -71,7 +73,7 @@ int demo(const Arguments& args) {
   std::vector<ResultRow> rows;
   for (const auto& row : runs.rows) rows.push_back({row.name, row.scores});
   fmt::print("\n{}\n{}\n\nThe report: {}\n{}", to_text(results_table(rows, "", {}, runs.reference)),
-             reading(runs), files.front().string(), kNext);
+             summary(runs), files.front().string(), kNext);
   TORCH_CHECK(fine, "[demo] some runs failed, and are missing above; the same command tries them again");
   return 0;
 }

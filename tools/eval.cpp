@@ -13,7 +13,6 @@
 #include "tools/classifier.h"
 #include "tools/data.h"
 #include "tools/progress.h"
-#include "tools/results.h"
 #include "tools/setting_flags.h"
 #include "tools/text.h"
 #include "tpgm/base/untrusted.h"
@@ -21,6 +20,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/models/script.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/study/results.h"
 #include "tpgm/train/evaluate.h"
 #include "tpgm/train/setup.h"
 

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
-#include "tools/reproduce_table.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/study/tables.h"
 #include "tpgm/weights/names.h"
 
 namespace tpgm::tools {
@@ -111,9 +111,14 @@ void print_models() {
   print_families();
 }
 
+std::vector<RecipeInfo> recipes() {
+  const auto roots = recipe_roots();
+  return roots.empty() ? std::vector<RecipeInfo>() : list_recipes(roots.front());
+}
+
 nlohmann::ordered_json recipes_as_json() {
   auto result = nlohmann::ordered_json::array();
-  for (const auto& recipe : list_recipes()) {
+  for (const auto& recipe : recipes()) {
     result.push_back({{"name", recipe.name},
                       {"kind", recipe.table ? "table" : "recipe"},
                       {"about", recipe.about},
@@ -123,12 +128,12 @@ nlohmann::ordered_json recipes_as_json() {
 }
 
 void print_recipes() {
-  const auto recipes = list_recipes();
-  TORCH_CHECK(!recipes.empty(),
+  const auto all = recipes();
+  TORCH_CHECK(!all.empty(),
               "[list] there are no recipes here: they are looked for in ./recipes and beside this program");
   for (const bool table : {true, false}) {
     fmt::print("{}\n", table ? "tables: tpgm reproduce NAME" : "\nrecipes: tpgm train -c FILE");
-    for (const auto& recipe : recipes) {
+    for (const auto& recipe : all) {
       if (recipe.table != table) continue;
       auto file = recipe.path.lexically_proximate(std::filesystem::current_path()).string();
       if (file.starts_with("..")) file = recipe.path.string();

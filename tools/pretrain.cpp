@@ -5,8 +5,8 @@
 
 #include "tools/command.h"
 #include "tools/setting_flags.h"
-#include "tools/sweep.h"
 #include "tools/train.h"
+#include "tpgm/study/sweep.h"
 
 namespace tpgm::tools {
 namespace {

@@ -11,9 +11,9 @@
 
 namespace tpgm::tools {
 
-/// Shows nothing for what takes less than a second. Where stderr is no terminal, a plain line every ten seconds
-/// takes the place of the one that renews itself, or none does: where work says by lines of its own how far it
-/// is, those are enough.
+/// Shows nothing for what takes less than a second. Where stderr is no terminal, a plain line every ten
+/// seconds takes the place of the one that renews itself, or none does: where work says by lines of its own
+/// how far it is, those are enough.
 class Progress {
  public:
   enum class Elsewhere { kEveryTenSeconds, kNothing };

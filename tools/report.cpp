@@ -1,145 +1,15 @@
 // `tpgm report`: runs as a page.
-#include "tools/report.h"
-
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <fstream>
 #include <memory>
-#include <set>
-#include <sstream>
 
 #include "tools/command.h"
-#include "tools/report_parts.h"
-#include "tools/text.h"
-#include "tpgm/base/untrusted.h"
+#include "tpgm/report/sections/run_report.h"
 
 namespace tpgm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
-
-Table table_of(const RunSet& runs) {
-  std::vector<ResultRow> rows;
-  std::set<size_t> seeds;
-  for (const auto& row : runs.rows) {
-    rows.push_back({row.name, row.scores});
-    for (auto& score : rows.back().scores) score.test = printable(score.test);
-    seeds.insert(row.runs.size());
-  }
-  std::string caption = "Top-1 accuracy (%)";
-  if (*seeds.rbegin() > 1)
-    caption += fmt::format(": mean (standard deviation) over {} seeds",
-                           seeds.size() == 1 ? fmt::format("{}", *seeds.begin())
-                                             : fmt::format("{} to {}", *seeds.begin(), *seeds.rbegin()));
-  if (runs.rows.size() > 1)
-    caption += fmt::format(", the best marked; Δ is relative to {}", rows[runs.reference].name);
-  return results_table(rows, caption, {}, runs.reference);
-}
-
-std::vector<std::string> notes_of(const RunSet& runs) {
-  std::vector<std::string> notes;
-  for (const auto& path : runs.unfinished)
-    notes.push_back(fmt::format("'{}' is left out: it is not finished (go on with tpgm train --resume)",
-                                printable(path.string(), kMaxPath)));
-  notes.insert(notes.end(), runs.notes.begin(), runs.notes.end());
-  return notes;
-}
-
-Section result_section(const RunSet& runs, const Table& table) {
-  Section section{"Results", {table}};
-  if (const auto text = reading(runs); !text.empty()) section.blocks.emplace_back(Paragraph{text});
-  for (const auto& note : notes_of(runs)) section.blocks.emplace_back(Paragraph{note + "."});
-  return section;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// The lines of a recipe that another has not.
-std::string difference(const std::string& recipe, const std::string& other) {
-  const auto lines = lines_of(other);
-  std::string text;
-  for (const auto& line : lines_of(recipe)) {
-    if (std::find(lines.begin(), lines.end(), line) == lines.end()) text += line + "\n";
-  }
-  return text;
-}
-
-std::string text_in(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) return "";
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
-Section recipe_section(const RunSet& runs) {
-  Section section{"How to do it again", {}};
-  std::string commands;
-  std::set<std::string> machines;
-  for (const auto& row : runs.rows) {
-    for (const auto& run : row.runs) {
-      const auto json = Json::parse(read_file(run.path / "environment.json"), nullptr, false);
-      if (!json.is_object()) continue;
-      commands += fmt::format("# {}, {}\n{}\n", row.name, printable(run.path.string(), kMaxPath),
-                              printable(text_in(json, "command"), 4 * kMaxPath));
-      machines.insert(printable(fmt::format("tpgm {}, LibTorch {}, {}, {} threads", text_in(json, "version"),
-                                            text_in(json, "libtorch"), text_in(json, "device"),
-                                            text_in(json, "threads"))));
-    }
-  }
-  if (!machines.empty())
-    section.blocks.emplace_back(Paragraph{fmt::format("Run with {}.", fmt::join(machines, "; "))});
-  const auto& first = runs.rows[runs.reference];
-  section.blocks.emplace_back(
-      Paragraph{fmt::format("The recipe of a run is all it takes: tpgm train -c {} -o again makes it once "
-                            "more (to the last bit on the CPU, and on CUDA with --deterministic).",
-                            printable((first.run().path / "recipe.toml").string(), kMaxPath))});
-  if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
-  const auto recipe = read_file(first.run().path / "recipe.toml");
-  section.blocks.emplace_back(Code{fmt::format("Recipe of {}", first.name), recipe, true});
-  for (const auto& row : runs.rows) {
-    if (&row == &first) continue;
-    section.blocks.emplace_back(Code{fmt::format("{}: what differs from it", row.name),
-                                     difference(read_file(row.run().path / "recipe.toml"), recipe), true});
-  }
-  return section;
-}
-
-// "21 runs; glyph-clip.safetensors fine-tuned on sans; CPU; 2026-11-16": what is common to all, and when.
-std::string subtitle_of(const RunSet& runs) {
-  size_t count = 0;
-  std::set<std::string> starts, devices, days;
-  for (const auto& row : runs.rows) {
-    for (const auto& run : row.runs) {
-      ++count;
-      const fs::path checkpoint = run.options.checkpoint;
-      auto start = checkpoint.empty() ? std::string("trained from scratch")
-                                      : printable(checkpoint.filename().string()) + " fine-tuned";
-      if (!run.options.train.empty()) start += " on " + printable(run.options.train);
-      starts.insert(start);
-      const auto json = Json::parse(read_file(run.path / "environment.json"), nullptr, false);
-      if (!json.is_object()) continue;
-      if (const auto device = text_in(json, "device"); !device.empty())
-        devices.insert(device == "cpu" ? "CPU" : printable(device));
-      if (const auto day = text_in(json, "started").substr(0, 10); !day.empty()) days.insert(printable(day));
-    }
-  }
-  std::vector<std::string> parts = {fmt::format("{} {}", count, count == 1 ? "run" : "runs")};
-  if (count > runs.rows.size()) parts.back() += fmt::format(" in {} rows", runs.rows.size());
-  if (starts.size() == 1) parts.push_back(*starts.begin());
-  if (!devices.empty()) parts.push_back(fmt::format("{}", fmt::join(devices, " and ")));
-  if (!days.empty())
-    parts.push_back(days.size() == 1 ? *days.begin()
-                                     : fmt::format("{} to {}", *days.begin(), *days.rbegin()));
-  return fmt::format("{}", fmt::join(parts, "; "));
-}
 
 int report(const std::vector<std::string>& paths, std::string output, const std::string& title) {
   const auto runs = load_runs({paths.begin(), paths.end()});
@@ -147,52 +17,11 @@ int report(const std::vector<std::string>& paths, std::string output, const std:
   for (const auto& note : notes_of(runs)) say(fmt::format("tpgm report: {}\n", note));
   const auto files = write_report(runs, output, title);
   fmt::print("{}\n", files.front().string());
-  if (const auto text = reading(runs); !text.empty()) fmt::print("\n{}\n", text);
+  if (const auto text = summary(runs); !text.empty()) fmt::print("\n{}\n", text);
   return 0;
 }
 
 }  // namespace
-
-std::string read_file(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
-std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, const std::string& title) {
-  TORCH_CHECK(!runs.rows.empty(), "[report] there are no runs to report on");
-  const auto table = table_of(runs);
-  Origins origins;
-  Page page{title,
-            subtitle_of(runs),
-            {result_section(runs, table), plane_section(runs), distance_section(runs, origins),
-             ratio_section(runs, origins), radius_section(runs, origins), training_section(runs),
-             picture_section(runs, origins), recipe_section(runs)}};
-
-  fs::path folder = html;
-  folder.replace_extension();
-  std::vector<fs::path> files = {html};
-  with_folder(folder, [&] {
-    const auto write = [&](const std::string& name, const std::string& text) {
-      write_file(folder / name, text);
-      files.push_back(folder / name);
-    };
-    write("results.md", to_markdown(table));
-    write("results.tex", to_latex(table));
-    write("results.csv", to_csv(table));
-    for (const auto& section : page.sections) {
-      for (const auto& block : section.blocks) {
-        const auto* figure = std::get_if<Figure>(&block);
-        if (!figure) continue;
-        write(figure->id + ".svg", figure->svg);
-        if (!figure->csv.empty()) write(figure->id + ".csv", figure->csv);
-      }
-    }
-    write_file(html, to_html(page));
-  });
-  return files;
-}
 
 Run configure_report(CLI::App& app) {
   struct Arguments {

@@ -13,12 +13,14 @@
 #include <memory>
 
 #include "tools/command.h"
-#include "tools/cost.h"
-#include "tools/reproduce_plan.h"
+#include "tools/interrupt.h"
+#include "tools/run_many.h"
 #include "tools/setting_flags.h"
-#include "tools/train.h"
+#include "tools/shared_files.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
+#include "tpgm/study/plan.h"
 
 namespace tpgm::tools {
 namespace {
@@ -57,15 +59,13 @@ std::string command_line() {
   return printable(text, kMaxPath);
 }
 
-std::string hours(const Cost& cost, double rate) { return duration_text(cost.work() / rate); }
-
-// measure_rate() in a process of its own: this one would keep memory of the device that the runs need.
+// measure_speed() in a process of its own: this one would keep memory of the device that the runs need.
 double measure_apart(const TrainOptions& options) {
   std::string file = (fs::temp_directory_path() / "tpgm-rate-XXXXXX").string();
   const int descriptor = ::mkstemp(file.data());
   TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
   ::close(descriptor);
-  write_file(file, to_toml(options));
+  write_text(file, to_toml(options));
   FILE* pipe = ::popen(fmt::format("/proc/{}/exe reproduce --measure '{}'", ::getpid(), file).c_str(), "r");
   double rate = 0;
   const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
@@ -76,19 +76,20 @@ double measure_apart(const TrainOptions& options) {
   return rate;
 }
 
-// The plan, and what it takes at the rate of this machine.
-std::string plan_text(TablePlan& plan, DataSizes& sizes) {
-  std::string text = to_text(plan.cost_table(sizes));
-  if (plan.finished() > 0) text += fmt::format("{} runs are finished\n", plan.finished());
-  if (plan.left().runs == 0) return text + "nothing is left to run\n";
+// The plan, and what it takes at the speed of this machine.
+std::string plan_text(const TablePlan& plan, DataSizes& sizes) {
+  const auto cost = plan.cost(sizes);
+  std::string text = to_text(to_table(cost));
+  if (cost.finished > 0) text += fmt::format("{} runs are finished\n", cost.finished);
+  if (cost.left.runs == 0) return text + "nothing is left to run\n";
   say("tpgm reproduce: measuring how fast it goes here\n");
-  const double rate = measure_apart(plan.example());
+  const double speed = measure_apart(plan.example());
   return text +
          fmt::format("{} runs to make: about {} (h:mm:ss) at {:.1f} training images/s, measured here\n",
-                     plan.left().runs, hours(plan.left(), rate), rate);
+                     cost.left.runs, duration_text(cost.left.work() / speed), speed);
 }
 
-std::string markdown(const Comparison& comparison, const Table& table, const std::string& command) {
+std::string markdown(const PaperComparison& comparison, const Table& table, const std::string& command) {
   std::string text = fmt::format("# {}\n\n{}\n", comparison.name, to_markdown(table));
   text += fmt::format("- `{}`\n", command);
   for (const auto& fact : comparison.facts) text += fmt::format("- {}\n", fact);
@@ -115,9 +116,9 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
   const auto table = to_table(comparison);
   const auto command = command_line();
   const auto text = markdown(comparison, table, command);
-  write_file(folder / "table.md", text);
-  write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
-  write_file(folder / "table.csv", long_csv(comparison));
+  write_text(folder / "table.md", text);
+  write_text(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
+  write_text(folder / "table.csv", long_csv(comparison));
   if (json != nullptr) {
     json->push_back(to_json(comparison));
   } else {
@@ -133,7 +134,9 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
 
 int run_all(const Arguments& args) {
   if (!args.measure.empty()) {
-    fmt::print("{}\n", measure_rate(make_options(load_recipe(args.measure).settings)));
+    const double speed = measure_speed(make_options(load_recipe(args.measure).settings), interrupted);
+    TORCH_CHECK(speed > 0, "[reproduce] interrupted; the same command goes on");
+    fmt::print("{}\n", speed);
     return 0;
   }
   if (args.tables.empty()) throw UsageError("a table is needed: a name of 'tpgm list recipes', or a folder");
@@ -142,14 +145,15 @@ int run_all(const Arguments& args) {
   ReproduceOptions options;
   options.given = args.flags.given();
   options.scale = args.scale;
-  options.side_by_side = std::max<int64_t>(1, args.jobs);
+  Progress progress(Progress::Elsewhere::kNothing);
+  options.jobs = job_options("reproduce", std::max<int64_t>(1, args.jobs), progress);
   options.output = fs::absolute(args.output.empty() ? "." : args.output).lexically_normal();  // of a plan
   from_text("--seeds", args.seeds, options.seeds);
   from_text("--rows", args.rows, options.rows);
   interrupted();
 
   // All of them are looked at before the first begins.
-  const auto folders = find_tables(args.tables, args.recipes);
+  const auto folders = find_tables(args.tables, recipe_roots(args.recipes));
   std::vector<std::unique_ptr<TablePlan>> plans;
   for (const auto& folder : folders)
     plans.push_back(std::make_unique<TablePlan>(load_table(folder.path, folder.name), options));

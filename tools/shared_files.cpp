@@ -1,5 +1,8 @@
 #include "tools/shared_files.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 #include <system_error>
 
 namespace tpgm::tools {
@@ -15,6 +18,19 @@ std::vector<fs::path> shared_folders(const std::string& name) {
     if (fs::is_directory(folder, error)) folders.push_back(folder);
   }
   return folders;
+}
+
+std::vector<fs::path> recipe_roots(const std::string& given) {
+  std::error_code error;
+  if (!given.empty()) {
+    TORCH_CHECK(fs::is_directory(given, error), "[reproduce] `recipes` '", given, "' is no folder");
+    return {fs::absolute(given)};
+  }
+  auto roots = shared_folders("recipes");
+  if (const auto here = fs::absolute("recipes");
+      fs::is_directory(here, error) && std::find(roots.begin(), roots.end(), here) == roots.end())
+    roots.insert(roots.begin(), here);
+  return roots;
 }
 
 }  // namespace tpgm::tools

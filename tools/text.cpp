@@ -33,18 +33,6 @@ void print_notes(const char* command, const Checkpoint& checkpoint) {
   }
 }
 
-void with_folder(const std::filesystem::path& folder, const std::function<void()>& write) {
-  std::error_code error;
-  const bool fresh = std::filesystem::create_directories(folder, error);
-  TORCH_CHECK(!error, "cannot make the folder '", folder.string(), "': ", error.message());
-  try {
-    write();
-  } catch (...) {
-    if (fresh) std::filesystem::remove(folder.has_filename() ? folder : folder.parent_path(), error);
-    throw;
-  }
-}
-
 bool is_folder(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "tpgm/base/byte_count.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/io/checkpoint.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm::tools {
 
@@ -24,9 +24,6 @@ std::pair<std::string, std::string> parse_pair(const std::string& text);
 
 /// Says on stderr what was unwrapped of a checkpoint.
 void print_notes(const char* command, const Checkpoint& checkpoint);
-/// Makes a folder for what `write` then writes, and those above it; takes it away again if that throws and it
-/// is new and empty.
-void with_folder(const std::filesystem::path& folder, const std::function<void()>& write);
 bool is_folder(const std::filesystem::path& path);
 /// The bytes of all tensors.
 size_t bytes_of(const Checkpoint& checkpoint);

@@ -1,21 +1,17 @@
 // What `tpgm train` and the commands that run it share.
 #pragma once
 
+#include <string>
+
 #include "tpgm/train/options.h"
 
 namespace tpgm::tools {
-
-/// Options that a resumed run may be given: they say how fast it goes, not what it computes.
-inline constexpr const char* kHarmless[] = {"workers", "cache", "log-every", "checkpoint-every"};
-
-/// True once SIGINT or SIGTERM came. The first call takes over both; a second signal ends the process.
-bool interrupted();
 
 /// Prepares and trains, with progress on stderr, in options.output, or from where `resume` stands. Returns
 /// the exit status. The result goes to stdout: a table, or JSON.
 int train_one(const TrainOptions& options, bool resume, bool json);
 
-/// `--resume`: goes on with the run in a folder. `settings` may only be kHarmless.
+/// `--resume`: resumes the run in a folder. `settings` may only be kHarmless.
 int resume_run(const std::string& run, Settings settings, bool json);
 
 /// What --dry-run says.

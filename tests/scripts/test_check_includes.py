@@ -42,16 +42,28 @@ class CheckIncludes(unittest.TestCase):
             "weights": ["base", "io", "nn", "models", "text"],
             "data": ["base", "io"],
             "train": ["base", "core", "io", "methods", "nn", "models", "text", "weights", "data"],
-            "report": ["io"],
+            "report": ["base"],
+            "study": ["base", "io", "methods", "nn", "models", "text", "weights", "data", "train", "report"],
+            "report/sections": ["base", "io", "models", "weights", "data", "train", "report", "study"],
         }
         rooms = ["base", "kernels"] + list(allowed)
         right, wrong = {}, {}
         for room in rooms:
             for other in rooms:
                 may = other == room or other in allowed.get(room, [])
-                (right if may else wrong)[f"tpgm/{room}/uses_{other}.cpp"] = f'#include "tpgm/{other}/b.h"\n'
+                (right if may else wrong)[f"tpgm/{room}/uses_{other.replace('/', '-')}.cpp"] = f'#include "tpgm/{other}/b.h"\n'
         self.passes(right)
-        self.fails(wrong, f"{len(wrong)} wrong", *(f"{file}:1: {file.split('/')[1]} may not include" for file in wrong))
+        self.fails(wrong, f"{len(wrong)} wrong", *(f"{file}:1: {file[5:file.rindex('/')]} may not include" for file in wrong))
+
+    def test_a_room_within_a_room(self):
+        text = '#include "tpgm/study/a.h"\n'
+        self.passes({"tpgm/report/sections/a.cpp": text + '#include "tpgm/report/a.h"\n'})
+        self.fails({"tpgm/report/a.cpp": text}, "report may not include study")
+        self.fails({"tpgm/report/a.cpp": '#include "tpgm/report/sections/a.h"\n'}, "report may not include report/sections")
+        self.fails({"tpgm/study/a.cpp": '#include "tpgm/report/sections/a.h"\n'}, "study may not include report/sections")
+        # Other folders belong to the room that they lie in.
+        self.passes({"tpgm/report/plots/a.cpp": '#include "tpgm/report/a.h"\n#include "tpgm/base/b.h"\n'})
+        self.fails({"tpgm/report/plots/a.cpp": text}, "report may not include study")
 
     def test_names_line_and_what_is_allowed(self):
         text = "// A file.\n#pragma once\n\n#  include <tpgm/methods/tpgm.h>\n"

@@ -11,7 +11,7 @@ namespace tpgm {
 std::string grouped(int64_t number) {
   std::string digits = std::to_string(number);
   for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   return digits;
 }
 

@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +18,8 @@
 
 namespace tpgm {
 namespace {
+
+namespace fs = std::filesystem;
 
 const std::string kDescriptors = "/proc/self/fd/";
 
@@ -150,6 +154,32 @@ void AtomicFile::commit() {
 void AtomicFile::fail(const char* what) const {
   const std::string reason = error_text(errno);
   TORCH_CHECK(false, "[", call_, "] cannot ", what, " '", path_.string(), "': ", reason);
+}
+
+std::optional<std::string> read_text(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return std::nullopt;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  AtomicFile file(path, "write_text");
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+void with_folder(const fs::path& folder, const std::function<void()>& write) {
+  std::error_code error;
+  const bool fresh = fs::create_directories(folder, error);
+  TORCH_CHECK(!error, "cannot make the folder '", folder.string(), "': ", error.message());
+  try {
+    write();
+  } catch (...) {
+    if (fresh) fs::remove(folder.has_filename() ? folder : folder.parent_path(), error);
+    throw;
+  }
 }
 
 }  // namespace tpgm

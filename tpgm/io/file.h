@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -74,5 +76,14 @@ class AtomicFile {
   bool prepared_ = false;
   int descriptor_ = -1;
 };
+
+/// All of a file; nothing of one that cannot be read.
+std::optional<std::string> read_text(const std::filesystem::path& path);
+/// Writes a file that appears complete or not at all.
+void write_text(const std::filesystem::path& path, const std::string& text);
+
+/// Makes a folder for what `write` then writes, and those above it; takes it away again if that throws and it
+/// is new and empty.
+void with_folder(const std::filesystem::path& folder, const std::function<void()>& write);
 
 }  // namespace tpgm

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -35,16 +33,10 @@ std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  TORCH_CHECK(stream, "[RunFolder] cannot read '", path.string(), "'");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 Json read_json(const fs::path& path) {
-  auto json = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  const auto text = read_text(path);
+  TORCH_CHECK(text, "[RunFolder] cannot read '", path.string(), "'");
+  auto json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK(json.is_object(), "[RunFolder] '", path.string(), "' is damaged: it is no JSON object");
   return json;
 }

@@ -1,5 +1,5 @@
 // Processes: starting them, waiting for them, ending them.
-#include "tools/jobs.h"
+#include "tpgm/study/jobs.h"
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
@@ -20,13 +20,11 @@
 #include <sstream>
 #include <thread>
 
-#include "tools/progress.h"
-#include "tools/train.h"
 #include "tpgm/base/untrusted.h"
 
 extern char** environ;
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,22 +54,22 @@ void check_folder(const Job& job) {
   const fs::path recipe = beside(job, ".toml"), folder = job.settings.at("output");
   if (!fs::exists(recipe)) {
     TORCH_CHECK(!is_run(folder), "[sweep] '", folder.string(),
-                "' holds a run that was not begun by a sweep; take another --output");
+                "' holds a run that was not begun by a sweep; take another `output`");
     return;
   }
   const auto before = recipe_text(load_recipe(recipe).settings), now = recipe_text(job.settings);
   TORCH_CHECK(before == now, "[sweep] '", folder.string(),
               "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
-              "); take another --output");
+              "); take another `output`");
 }
 
-std::string last_line(const fs::path& file) {
+std::string last_line(const fs::path& file, const std::string& prefix) {
   std::ifstream stream(file, std::ios::binary);
   std::string last;
   for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(" \r") != std::string::npos) last = line;
   }
-  if (last.starts_with("tpgm train: ")) last.erase(0, 12);
+  if (last.starts_with(prefix)) last.erase(0, prefix.size());
   return printable(last, 1024);
 }
 
@@ -81,16 +79,16 @@ double seconds_since(Clock::time_point begin) {
 
 class Runner {
  public:
-  Runner(const std::vector<Job>& jobs, int64_t side_by_side, std::string what, const Whole& whole)
+  Runner(const std::vector<Job>& jobs, const JobOptions& options, const PlanContext& context)
       : jobs_(jobs),
-        side_by_side_(std::max<int64_t>(1, side_by_side)),
-        what_(std::move(what)),
-        whole_(whole),
-        seconds_(whole.seconds_before),
-        timed_(whole.work_before) {
+        options_(options),
+        side_by_side_(std::max<int64_t>(1, options.side_by_side)),
+        context_(context),
+        seconds_(context.seconds_before),
+        timed_(context.work_before) {
     for (const auto& job : jobs_) {
       check_folder(job);
-      results_.push_back({&job, load_result(job.settings.at("output")), ""});
+      results_.push_back({job, load_result(job.settings.at("output")), ""});
     }
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (results_[i].result) {
@@ -101,25 +99,24 @@ class Runner {
     }
     done_ = jobs_.size() - waiting_.size();
   }
-  // Whatever ends this, no run goes on unseen.
+  // Whatever ends this, no run continues unseen.
   ~Runner() { stop(); }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   std::vector<JobResult> run() {
-    interrupted();
     if (done_ > 0 && !waiting_.empty())
-      status_.say(fmt::format("{}: {} of {} runs are finished already", what_, done_, jobs_.size()));
+      say(fmt::format("{} of {} runs are finished already", done_, jobs_.size()));
     while (!waiting_.empty() || !children_.empty()) {
-      if (interrupted()) {
-        status_.say(what_ + ": stopping; the runs save themselves");
+      if (stop_asked()) {
+        say("stopping; the runs save themselves");
         stop();
         TORCH_CHECK(false, "[sweep] interrupted: ", done_, " of ", jobs_.size(),
                     " runs are finished; the same command goes on");
       }
       start_some();
       look();
-      if (status_.due() && !children_.empty()) status_.show(progress());
+      if (options_.callbacks.progress && !children_.empty()) options_.callbacks.progress(progress());
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return std::move(results_);
@@ -151,8 +148,7 @@ class Runner {
                 "; take another --output");
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor);
-      if (elsewhere_.insert(index).second)
-        status_.say(fmt::format("{}: {} is being made by another process", what_, job.name));
+      if (elsewhere_.insert(index).second) say(job.name + " is being made by another process");
       return false;
     }
     if (auto result = load_result(folder)) {  // another process has made it since we looked
@@ -160,22 +156,18 @@ class Runner {
       finish(index, std::move(result), "");
       return true;
     }
-    std::vector<std::string> arguments = {"tpgm", "train"};
-    if (is_run(folder)) {
-      arguments.insert(arguments.end(), {"--resume", folder.string()});
-    } else {
-      write_file(beside(job, ".toml"), recipe_text(job.settings));
-      arguments.insert(arguments.end(), {"-c", beside(job, ".toml").string()});
-    }
+    RunStart start{beside(job, ".toml"), folder, is_run(folder), {}};
+    if (!start.resume) write_text(start.recipe, recipe_text(job.settings));
     for (const char* key : kHarmless) {
-      const auto given = job.settings.find(key);
-      if (given != job.settings.end() && !(key == std::string("workers") && given->second == "0")) {
-        arguments.push_back(fmt::format("--{}={}", key, given->second));
-      } else if (key == std::string("workers") && side_by_side_ > 1) {
-        arguments.push_back(fmt::format("--workers={}", threads()));
-      }
+      if (const auto given = job.settings.find(key); given != job.settings.end())
+        start.settings.insert(*given);
     }
-    children_.push_back({index, spawn(arguments, descriptor)});
+    if (const auto workers = start.settings.extract("workers"); !workers.empty() && workers.mapped() != "0") {
+      start.settings["workers"] = workers.mapped();
+    } else if (side_by_side_ > 1) {
+      start.settings["workers"] = std::to_string(threads());
+    }
+    children_.push_back({index, spawn(options_.process(start), descriptor)});
     ::close(descriptor);
     return true;
   }
@@ -184,7 +176,7 @@ class Runner {
     return std::max<int64_t>(1, static_cast<int64_t>(std::thread::hardware_concurrency()) / side_by_side_);
   }
 
-  pid_t spawn(const std::vector<std::string>& arguments, int log) const {
+  pid_t spawn(const Process& command, int log) const {
     std::vector<std::string> variables;
     bool given = side_by_side_ == 1;
     for (char** at = environ; *at != nullptr; ++at) {
@@ -198,7 +190,7 @@ class Runner {
       result.push_back(nullptr);
       return result;
     };
-    const auto argv = pointers(arguments), envp = pointers(variables);
+    const auto argv = pointers(command.arguments), envp = pointers(variables);
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
     TORCH_CHECK(process >= 0, "[sweep] cannot start a process: ", std::strerror(errno));
@@ -212,7 +204,7 @@ class Runner {
     ::dup2(none, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    ::execve("/proc/self/exe", argv.data(), envp.data());
+    ::execve(command.program.c_str(), argv.data(), envp.data());
     ::_exit(127);
   }
 
@@ -234,12 +226,12 @@ class Runner {
     const Job& job = jobs_[index];
     std::optional<RunFolder::Json> result;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = load_result(job.settings.at("output"));
-    if (!result && interrupted()) return;  // stopped, not failed
+    if (!result && stop_asked()) return;  // stopped, not failed
     std::string error;
     if (!result) {
       error = WIFSIGNALED(status)
                   ? fmt::format("ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)))
-                  : last_line(beside(job, ".log"));
+                  : last_line(beside(job, ".log"), options_.log_prefix);
     }
     finish(index, std::move(result), error);
   }
@@ -247,23 +239,27 @@ class Runner {
   void finish(size_t index, std::optional<RunFolder::Json> result, const std::string& error) {
     const Job& job = jobs_[index];
     ++done_;
-    const auto count = fmt::format("({}/{})", whole_.before + done_, all());
+    const auto count = fmt::format("({}/{})", context_.before + done_, all());
     if (result) {
       const auto selection = result->find("selection");
       const bool known = selection != result->end() && selection->is_number();
-      status_.say(fmt::format(
-          "{}: {}: {} {}", what_, job.name,
-          known ? fmt::format("selection {:.2f} %", selection->get<double>()) : "finished", count));
+      say(fmt::format("{}: {} {}", job.name,
+                      known ? fmt::format("selection {:.2f} %", selection->get<double>()) : "finished",
+                      count));
       note_seconds(job, *result);
     } else {
-      status_.say(fmt::format("{}: {} failed: {} [{}] {}", what_, job.name, error,
-                              beside(job, ".log").string(), count));
+      say(fmt::format("{} failed: {} [{}] {}", job.name, error, beside(job, ".log").string(), count));
     }
     results_[index].result = std::move(result);
     results_[index].error = error;
   }
 
-  size_t all() const { return whole_.before + jobs_.size() + whole_.after; }
+  size_t all() const { return context_.before + jobs_.size() + context_.after; }
+
+  void say(const std::string& text) const {
+    if (options_.callbacks.say) options_.callbacks.say(text);
+  }
+  bool stop_asked() const { return options_.callbacks.stop && options_.callbacks.stop(); }
 
   void note_seconds(const Job& job, const RunFolder::Json& result) {
     const auto seconds = result.find("seconds");
@@ -272,19 +268,17 @@ class Runner {
     timed_ += job.work;
   }
 
-  std::string progress() const {
-    std::string names;
-    for (const auto& child : children_) names += (names.empty() ? "" : ", ") + jobs_[child.job].name;
-    std::string left;
-    if (timed_ > 0) {
-      const double each = seconds_ / timed_;  // of a unit of work
-      double seconds = each * whole_.work_after;
-      for (const size_t i : waiting_) seconds += each * jobs_[i].work;
-      for (const auto& child : children_)
-        seconds += std::max(0.0, each * jobs_[child.job].work - seconds_since(child.begin));
-      left = ", " + duration_text(seconds / static_cast<double>(side_by_side_)) + " left";
-    }
-    return fmt::format("{}/{} runs done, running {}{}", whole_.before + done_, all(), names, left);
+  JobsProgress progress() const {
+    JobsProgress at{context_.before + done_, all(), {}, std::nullopt};
+    for (const auto& child : children_) at.running.push_back(jobs_[child.job].name);
+    if (timed_ == 0) return at;
+    const double each = seconds_ / timed_;  // of a unit of work
+    double seconds = each * context_.work_after;
+    for (const size_t i : waiting_) seconds += each * jobs_[i].work;
+    for (const auto& child : children_)
+      seconds += std::max(0.0, each * jobs_[child.job].work - seconds_since(child.begin));
+    at.seconds_left = seconds / static_cast<double>(side_by_side_);
+    return at;
   }
 
   void stop() {
@@ -298,23 +292,22 @@ class Runner {
   }
 
   const std::vector<Job>& jobs_;
+  const JobOptions& options_;
   int64_t side_by_side_;
-  std::string what_;
-  Whole whole_;
+  PlanContext context_;
   std::vector<JobResult> results_;
   std::vector<size_t> waiting_;
   std::vector<Child> children_;
   std::set<size_t> elsewhere_;  // runs that another process was seen to make
   size_t done_ = 0;
   double seconds_, timed_;  // of runs that are finished, and their work
-  Progress status_{Progress::Elsewhere::kNothing};
 };
 
 }  // namespace
 
-std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, int64_t side_by_side, const std::string& what,
-                                const Whole& whole) {
-  return Runner(jobs, side_by_side, what, whole).run();
+std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, const JobOptions& options,
+                                const PlanContext& context) {
+  return Runner(jobs, options, context).run();
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,4 +1,4 @@
-// The tables that `tpgm reproduce` makes: a folder each, with paper.csv and a recipe for every row.
+// Tables of papers: a folder each, with paper.csv and a recipe for every row.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 #include "tpgm/train/options.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 /// A cell: "80.93 (0.08)".
 struct PaperNumber {
@@ -19,9 +19,9 @@ struct PaperNumber {
 
 struct PaperRow {
   std::string label;
-  /// "tpgm", or "tpgm:mu=0.1,norm=l2": a recipe, and what is other than it says. Rows with the same one share
-  /// their runs; others take from them by it.
-  std::string spec;
+  /// "tpgm", or "tpgm:mu=0.1,norm=l2": a recipe by its file's name, and settings that replace its own. Rows
+  /// of the same variant share their runs, and it is the name by which other rows take from them.
+  std::string variant;
   Recipe recipe;
   std::vector<std::optional<PaperNumber>> numbers;  ///< by test
 };
@@ -36,9 +36,6 @@ struct PaperTable {
 /// be empty. Throws, naming file and line, for anything else.
 PaperTable load_table(const std::filesystem::path& folder, const std::string& name);
 
-/// Where recipes may lie: `given` alone, or ./recipes, those of the source tree and the installed ones.
-std::vector<std::filesystem::path> recipe_roots(const std::string& given = "");
-
 struct TableFolder {
   std::string name;
   std::filesystem::path path;
@@ -46,16 +43,18 @@ struct TableFolder {
 /// Folders with a paper.csv: `path` itself, or all that are below it, with names that begin with `name`.
 std::vector<TableFolder> tables_below(const std::filesystem::path& path, const std::string& name);
 
-/// Tables by path or by name, each of which may stand for several. Throws, with the nearest, for one that is
-/// not there.
-std::vector<TableFolder> find_tables(const std::vector<std::string>& names, const std::string& recipes);
+/// Tables by path, or by name below tables/ of one of `roots`, the first that has it; each may stand for
+/// several. Throws, with the nearest, for one that is not there.
+std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
+                                     const std::vector<std::filesystem::path>& roots);
 
-/// `tpgm list recipes`.
+/// A recipe, or a table of them.
 struct RecipeInfo {
   std::string name, about;
   std::filesystem::path path;
   bool table = false;
 };
-std::vector<RecipeInfo> list_recipes();
+/// What is in a folder of recipes: the tables below tables/, then all others.
+std::vector<RecipeInfo> list_recipes(const std::filesystem::path& root);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

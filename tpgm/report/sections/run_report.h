@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/run_set.h"
+#include "tpgm/study/run_set.h"
 
-namespace tpgm::tools {
+namespace tpgm {
+
+/// What was left out of the runs, and why: in the page, and for the user.
+std::vector<std::string> notes_of(const RunSet& runs);
 
 /// Writes the page to `html`, and beside it a folder of its name without the extension with results.md, .tex
 /// and .csv and a .svg and .csv for each figure; files of the same names are replaced. Sections for
@@ -15,4 +18,4 @@ namespace tpgm::tools {
 std::vector<std::filesystem::path> write_report(const RunSet& runs, const std::filesystem::path& html,
                                                 const std::string& title);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -8,7 +8,7 @@
 #include "tpgm/report/table.h"
 #include "tpgm/train/run_folder.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 /// Of one test: in per cent, over one or several seeds.
 struct Score {
@@ -37,4 +37,4 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
                     const std::vector<std::pair<std::string, std::string>>& titles = {},
                     size_t reference = 0);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,4 +1,4 @@
-#include "tools/results.h"
+#include "tpgm/study/results.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -134,4 +134,4 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
   return table;
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,5 +1,5 @@
 // Columns, cells and differences.
-#include "tools/reproduce_report.h"
+#include "tpgm/study/comparison.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <functional>
 #include <limits>
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 using Json = RunFolder::Json;
@@ -30,7 +30,7 @@ const Score* find_score(const ComparedRow& row, const std::string& test) {
 }
 
 // The paper's, then those we have beside them; within each kind in that order.
-std::vector<Test> tests_of(const Comparison& comparison) {
+std::vector<Test> tests_of(const PaperComparison& comparison) {
   std::vector<Test> tests;
   for (size_t i = 0; i < comparison.tests.size(); ++i)
     tests.push_back({comparison.tests[i].first, comparison.tests[i].second, false, i});
@@ -86,7 +86,7 @@ double average(const ComparedRow& row, const std::vector<Test>& tests, bool id, 
 struct Statistic {
   bool id, change;
 
-  double of(const Comparison& all, const ComparedRow& row, const std::vector<Test>& tests,
+  double of(const PaperComparison& all, const ComparedRow& row, const std::vector<Test>& tests,
             const Number& number) const {
     const double value = average(row, tests, id, number);
     if (!change) return value;
@@ -97,7 +97,7 @@ struct Statistic {
 
 }  // namespace
 
-Table to_table(const Comparison& comparison) {
+Table to_table(const PaperComparison& comparison) {
   const bool any = std::any_of(comparison.rows.begin(), comparison.rows.end(),
                                [](const auto& row) { return !row.scores.empty(); });
   TORCH_CHECK(any, "[reproduce] no row of '", comparison.name, "' has any numbers");
@@ -168,7 +168,7 @@ Table to_table(const Comparison& comparison) {
   return table;
 }
 
-std::string long_csv(const Comparison& comparison) {
+std::string long_csv(const PaperComparison& comparison) {
   Table table;
   table.columns = {"row", "recipe", "test", "id", "mean", "std", "seeds", "paper", "paper_std", "difference"};
   const auto plain = [](double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; };
@@ -176,7 +176,7 @@ std::string long_csv(const Comparison& comparison) {
     for (const auto& test : tests_of(comparison)) {
       const auto* score = find_score(row, test.name);
       const auto number = paper_number(row, test);
-      table.rows.push_back({row.label, row.spec, test.name, test.id ? "true" : "false",
+      table.rows.push_back({row.label, row.variant, test.name, test.id ? "true" : "false",
                             plain(ours(row, test)), score ? plain(score->deviation()) : "",
                             fmt::format("{}", row.seeds), number ? plain(number->mean) : "",
                             number && number->deviation ? plain(*number->deviation) : "",
@@ -186,7 +186,7 @@ std::string long_csv(const Comparison& comparison) {
   return to_csv(table);
 }
 
-Json to_json(const Comparison& comparison) {
+Json to_json(const PaperComparison& comparison) {
   const auto json = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
   Json rows = Json::array();
   for (const auto& row : comparison.rows) {
@@ -204,7 +204,7 @@ Json to_json(const Comparison& comparison) {
                        {"difference", json(ours(row, test) - paper(row, test))}});
     }
     rows.push_back({{"row", row.label},
-                    {"recipe", row.spec},
+                    {"recipe", row.variant},
                     {"chosen", row.chosen},
                     {"seeds", row.seeds},
                     {"error", row.error.empty() ? Json(nullptr) : Json(row.error)},
@@ -213,4 +213,4 @@ Json to_json(const Comparison& comparison) {
   return {{"name", comparison.name}, {"facts", comparison.facts}, {"rows", rows}};
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

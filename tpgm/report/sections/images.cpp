@@ -7,15 +7,15 @@
 #include <cmath>
 #include <map>
 
-#include "tools/report_parts.h"
-#include "tools/text.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/formats/encode.h"
 #include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/resize.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/report/sections/sections.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -244,4 +244,4 @@ Section picture_section(const RunSet& runs, Origins& origins) {
   return section;
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,5 +1,5 @@
 // From a recipe to runs, and from their results to a table.
-#include "tools/sweep.h"
+#include "tpgm/study/sweep.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -12,14 +12,11 @@
 #include <map>
 #include <set>
 
-#include "tools/command.h"
-#include "tools/results.h"
-#include "tools/text.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
-#include "tpgm/report/table.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -45,7 +42,7 @@ Axis parse_axis(const std::string& entry) {
   const auto known = option_keys();
   TORCH_CHECK(std::find(known.begin(), known.end(), axis.key) != known.end(), "[sweep] no option '",
               printable(axis.key), "'; did you mean '", nearest(axis.key, known), "'?");
-  TORCH_CHECK(axis.key != "seed", "[sweep] seed: give seeds with --seeds ", entry.substr(at + 1));
+  TORCH_CHECK(axis.key != "seed", "[sweep] seed: give seeds with `seeds` ", entry.substr(at + 1));
   TORCH_CHECK(axis.key != "output", "[sweep] output: each run has a folder of its own below it");
   const std::set<std::string> different(axis.values.begin(), axis.values.end());
   TORCH_CHECK(!axis.values.empty() && different.size() == axis.values.size() && !different.contains(""),
@@ -79,8 +76,8 @@ TrainOptions check_options(const Job& job) {
 std::vector<std::pair<std::string, std::vector<JobResult>>> by_method(const std::vector<JobResult>& results) {
   std::vector<std::pair<std::string, std::vector<JobResult>>> groups;
   for (const auto& result : results) {
-    const auto found = result.job->settings.find("method");
-    const std::string method = found == result.job->settings.end() ? TrainOptions().method : found->second;
+    const auto found = result.job.settings.find("method");
+    const std::string method = found == result.job.settings.end() ? TrainOptions().method : found->second;
     auto at = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == method; });
     if (at == groups.end()) at = groups.insert(groups.end(), {method, {}});
     at->second.push_back(result);
@@ -105,7 +102,7 @@ std::string every_run(const std::vector<JobResult>& results) {
   std::set<std::string> keys;
   std::vector<std::string> tests;
   for (const auto& result : results) {
-    for (const auto& [key, value] : result.job->swept) keys.insert(key);
+    for (const auto& [key, value] : result.job.swept) keys.insert(key);
     if (!result.result || !tests.empty()) continue;
     for (const auto& test : result.result->at("tests")) tests.push_back(test.at("name"));
   }
@@ -117,22 +114,22 @@ std::string every_run(const std::vector<JobResult>& results) {
   for (const auto& result : results) {
     auto& cells = table.rows.emplace_back();
     for (const auto& key : keys)
-      cells.push_back(result.job->swept.contains(key) ? result.job->swept.at(key) : "");
-    cells.push_back(result.job->seed);
+      cells.push_back(result.job.swept.contains(key) ? result.job.swept.at(key) : "");
+    cells.push_back(result.job.seed);
     cells.emplace_back(result.result ? "finished" : "failed");
     cells.push_back(result.result ? text_of(*result.result, "selection") : "");
     for (size_t i = 0; i < tests.size(); ++i)
       cells.push_back(result.result ? text_of(result.result->at("tests").at(i), "top1") : "");
-    cells.push_back(result.job->settings.at("output"));
+    cells.push_back(result.job.settings.at("output"));
   }
   return to_csv(table);
 }
 
 Json as_json(const JobResult& result) {
-  Json json = {{"name", result.job->name},
-               {"swept", to_json(result.job->swept)},
-               {"seed", result.job->seed},
-               {"run", result.job->settings.at("output")},
+  Json json = {{"name", result.job.name},
+               {"swept", to_json(result.job.swept)},
+               {"seed", result.job.seed},
+               {"run", result.job.settings.at("output")},
                {"status", result.result ? "finished" : "failed"}};
   if (result.result) {
     json["result"] = *result.result;
@@ -142,34 +139,33 @@ Json as_json(const JobResult& result) {
   return json;
 }
 
-Json as_json(const std::string& method, const std::vector<const JobResult*>& best,
-             const std::vector<Score>& scores) {
+Json as_json(const SweepRow& row) {
   Json tests = Json::array(), runs = Json::array();
-  for (const auto& score : scores)
+  for (const auto& score : row.scores)
     tests.push_back({{"name", score.test},
                      {"id", score.id},
                      {"mean", number(score.mean())},
                      {"std", number(score.deviation())},
                      {"values", score.values}});
-  for (const auto* run : best) runs.push_back(run->job->settings.at("output"));
-  return {{"method", method},
-          {"chosen", best.empty() ? Json(nullptr) : to_json(best.front()->job->swept)},
-          {"selection", best.empty() ? Json(nullptr) : number(mean_selection(best))},
+  for (const auto& run : row.best) runs.push_back(run.job.settings.at("output"));
+  return {{"method", row.method},
+          {"chosen", row.best.empty() ? Json(nullptr) : to_json(row.best.front().job.swept)},
+          {"selection", row.best.empty() ? Json(nullptr) : number(mean_selection(row.best))},
           {"tests", tests},
           {"runs", runs}};
 }
 
-void print_runs(const std::vector<Job>& jobs) {
-  DataSizes sizes;
-  Cost all;
-  for (const auto& job : jobs) {
-    const auto options = make_options(job.settings);
-    const Cost cost = cost_of(options, sizes.of(options));
-    fmt::print("{:<40} {:>9} steps\n", job.name, grouped(cost.steps));
-    all += cost;
-  }
-  fmt::print("{} runs, {} steps, {} pictures trained on\n", jobs.size(), grouped(all.steps),
-             grouped(all.training));
+void write_table(const SweepResult& result, const fs::path& folder) {
+  auto table = result.table();
+  if (!table) return;
+  std::string notes;
+  for (const auto& row : result.rows) notes += fmt::format("- {}\n", row.note());
+  write_text(folder / "table.tex", to_latex(*table));
+  write_text(folder / "table.md", to_markdown(*table) + "\n" + notes);
+  table->groups.clear();
+  table->columns.emplace_back("chosen");
+  for (size_t i = 0; i < result.rows.size(); ++i) table->rows[i].push_back(result.rows[i].chosen);
+  write_text(folder / "table.csv", to_csv(*table));
 }
 
 }  // namespace
@@ -186,7 +182,7 @@ void override_with(Recipe& recipe, const Settings& given) {
 std::vector<Job> expand(const Recipe& recipe) {
   Settings common = recipe.settings;
   TORCH_CHECK(common.contains("output") && !common["output"].empty(),
-              "[sweep] --output is required: the folder in which each run has one");
+              "[sweep] `output` is required: the folder in which each run has one");
   make_absolute(common);
   const fs::path folder = common["output"];
   std::vector<Axis> axes;
@@ -237,38 +233,38 @@ void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes) {
     const auto* other = first.try_emplace(options.method, &job).first->second;
     if (other->swept == job.swept) continue;
     TORCH_CHECK(sizes.of(options).selection > 0, "[sweep] there are no selection data to choose between ",
-                other->name, " and ", job.name, " by; a larger --selection-fraction holds some out");
+                other->name, " and ", job.name, " by; a larger `selection-fraction` holds some out");
   }
 }
 
-double mean_selection(const std::vector<const JobResult*>& group) {
+double mean_selection(const std::vector<JobResult>& group) {
   double sum = 0;
-  for (const auto* each : group) {
-    const auto selection = each->result ? each->result->find("selection") : Json::const_iterator();
-    const bool known = each->result && selection != each->result->end() && selection->is_number();
+  for (const auto& each : group) {
+    const auto selection = each.result ? each.result->find("selection") : Json::const_iterator();
+    const bool known = each.result && selection != each.result->end() && selection->is_number();
     sum += known ? selection->get<double>() : std::numeric_limits<double>::quiet_NaN();
   }
   return sum / static_cast<double>(group.size());
 }
 
-std::vector<const JobResult*> best_of(const std::vector<JobResult>& results) {
-  std::vector<std::vector<const JobResult*>> groups;
+std::vector<JobResult> best_of(const std::vector<JobResult>& results) {
+  std::vector<std::vector<JobResult>> groups;
   for (const auto& result : results) {
-    const auto same = [&](const auto& group) { return group.front()->job->swept == result.job->swept; };
+    const auto same = [&](const auto& group) { return group.front().job.swept == result.job.swept; };
     auto at = std::find_if(groups.begin(), groups.end(), same);
     if (at == groups.end()) at = groups.emplace(groups.end());
-    at->push_back(&result);
+    at->push_back(result);
   }
   std::erase_if(groups, [](const auto& group) {
-    return std::any_of(group.begin(), group.end(), [](const auto* each) { return !each->result; });
+    return std::any_of(group.begin(), group.end(), [](const auto& each) { return !each.result; });
   });
   if (groups.empty()) return {};
   if (groups.size() == 1) return groups.front();
-  const std::vector<const JobResult*>* best = nullptr;
+  const std::vector<JobResult>* best = nullptr;
   for (const auto& group : groups) {
     const double mean = mean_selection(group);
-    TORCH_CHECK(std::isfinite(mean), "[sweep] '", group.front()->job->name,
-                "' has no accuracy on selection data to choose by; --selection-fraction 0.1 holds some out");
+    TORCH_CHECK(std::isfinite(mean), "[sweep] '", group.front().job.name,
+                "' has no accuracy on selection data to choose by; `selection-fraction` 0.1 holds some out");
     if (best == nullptr || mean > mean_selection(*best)) best = &group;
   }
   return *best;
@@ -280,67 +276,50 @@ std::string chosen_text(const Settings& swept) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-int run_sweep(const Recipe& recipe, int64_t side_by_side, bool dry_run, bool json) {
-  const auto jobs = expand(recipe);
-  if (dry_run) {
-    print_runs(jobs);
-    return 0;
-  }
-  DataSizes sizes;
-  check_choosable(jobs, sizes);
-  const auto results = run_jobs(jobs, side_by_side, "tpgm train");
-  const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
-  write_file(folder / "sweep.csv", every_run(results));
-
-  std::vector<ResultRow> rows;
-  std::vector<std::string> notes, chosen;
-  Json all = {{"runs", Json::array()}, {"rows", Json::array()}};
-  for (const auto& [method, of_method] : by_method(results)) {
-    const auto best = best_of(of_method);
-    std::vector<Json> found;
-    for (const auto* each : best) found.push_back(*each->result);
-    rows.push_back({method, scores_of(found)});
-    all["rows"].push_back(as_json(method, best, rows.back().scores));
-    Settings swept = best.empty() ? Settings() : best.front()->job->swept;
-    swept.erase("method");
-    chosen.push_back(chosen_text(swept));
-    if (best.empty()) {
-      notes.push_back(method + ": no combination without a failed run");
-    } else {
-      const double selection = mean_selection(best);
-      notes.push_back(fmt::format("{}: {}{}{}", method, chosen.back(), chosen.back().empty() ? "" : "; ",
-                                  fmt::format("{} seed{}", best.size(), best.size() == 1 ? "" : "s")));
-      if (std::isfinite(selection)) notes.back() += fmt::format("; selection {:.2f} %", selection);
-    }
-  }
-  int failed = 0;
-  for (const auto& result : results) {
-    all["runs"].push_back(as_json(result));
-    failed += result.result ? 0 : 1;
-  }
-  const bool any = std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.scores.empty(); });
-  if (any) {
-    Table table = results_table(rows);
-    std::string lines;
-    for (const auto& note : notes) lines += note + "\n";
-    write_file(folder / "table.tex", to_latex(table));
-    write_file(folder / "table.md",
-               to_markdown(table) + "\n" + fmt::format("- {}\n", fmt::join(notes, "\n- ")));
-    if (!json) fmt::print("{}\n{}{}\n", to_text(table), lines, (folder / "table.md").string());
-    table.groups.clear();
-    table.columns.emplace_back("chosen");
-    for (size_t i = 0; i < rows.size(); ++i) table.rows[i].push_back(chosen[i]);
-    write_file(folder / "table.csv", to_csv(table));
-  }
-  if (json) fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
-  if (failed > 0)
-    say(fmt::format("tpgm train: {} of {} runs failed; the same command tries them again\n", failed,
-                    results.size()));
-  for (const auto& result : results) {
-    if (!result.result)
-      say(fmt::format("    {}: see {}.log\n", result.job->name, result.job->settings.at("output")));
-  }
-  return failed > 0 ? 1 : 0;
+std::string SweepRow::note() const {
+  if (best.empty()) return method + ": no combination without a failed run";
+  auto text = fmt::format("{}: {}{}{} seed{}", method, chosen, chosen.empty() ? "" : "; ", best.size(),
+                          best.size() == 1 ? "" : "s");
+  const double selection = mean_selection(best);
+  return std::isfinite(selection) ? fmt::format("{}; selection {:.2f} %", text, selection) : text;
 }
 
-}  // namespace tpgm::tools
+size_t SweepResult::failed() const {
+  return static_cast<size_t>(
+      std::count_if(runs.begin(), runs.end(), [](const auto& run) { return !run.result; }));
+}
+
+std::optional<Table> SweepResult::table() const {
+  std::vector<ResultRow> named;
+  for (const auto& row : rows) named.push_back({row.method, row.scores});
+  if (std::all_of(named.begin(), named.end(), [](const auto& row) { return row.scores.empty(); }))
+    return std::nullopt;
+  return results_table(named);
+}
+
+SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options) {
+  SweepResult result{run_jobs(jobs, options), {}};
+  const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
+  write_text(folder / "sweep.csv", every_run(result.runs));
+  for (const auto& [method, runs] : by_method(result.runs)) {
+    SweepRow row{method, best_of(runs), {}, ""};
+    std::vector<Json> found;
+    for (const auto& run : row.best) found.push_back(*run.result);
+    row.scores = scores_of(found);
+    Settings swept = row.best.empty() ? Settings() : row.best.front().job.swept;
+    swept.erase("method");
+    row.chosen = chosen_text(swept);
+    result.rows.push_back(std::move(row));
+  }
+  write_table(result, folder);
+  return result;
+}
+
+Json to_json(const SweepResult& result) {
+  Json all = {{"runs", Json::array()}, {"rows", Json::array()}};
+  for (const auto& row : result.rows) all["rows"].push_back(as_json(row));
+  for (const auto& run : result.runs) all["runs"].push_back(as_json(run));
+  return all;
+}
+
+}  // namespace tpgm

@@ -1,5 +1,5 @@
 // Reading paper.csv, and finding the folders that have one.
-#include "tools/reproduce_table.h"
+#include "tpgm/study/tables.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -9,14 +9,12 @@
 #include <fstream>
 #include <set>
 
-#include "tools/shared_files.h"
-#include "tools/sweep.h"
-#include "tools/text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/study/sweep.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,22 +63,22 @@ std::optional<PaperNumber> parse_cell(const std::string& text, const std::string
 }
 
 // "tpgm:mu=0.1,norm=l2": the recipe tpgm.toml with these.
-Recipe recipe_of(const std::string& spec, const fs::path& folder, const std::string& where) {
-  const size_t colon = spec.find(':');
-  const fs::path file = folder / (spec.substr(0, colon) + ".toml");
+Recipe recipe_of(const std::string& variant, const fs::path& folder, const std::string& where) {
+  const size_t colon = variant.find(':');
+  const fs::path file = folder / (variant.substr(0, colon) + ".toml");
   if (!fs::is_regular_file(file)) {
     std::vector<std::string> stems;
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".toml") stems.push_back(entry.path().stem().string());
     }
     TORCH_CHECK(false, "[reproduce] ", where, ": no recipe '", printable(file.filename().string()), "'",
-                stems.empty() ? "" : "; did you mean '" + nearest(spec.substr(0, colon), stems) + "'?");
+                stems.empty() ? "" : "; did you mean '" + nearest(variant.substr(0, colon), stems) + "'?");
   }
   Recipe recipe = load_recipe(file);
   if (colon == std::string::npos) return recipe;
   Settings other;
   std::vector<std::string> pairs;
-  from_text(where, spec.substr(colon + 1), pairs);
+  from_text(where, variant.substr(colon + 1), pairs);
   for (const auto& pair : pairs) {
     const size_t at = pair.find('=');
     TORCH_CHECK(at != std::string::npos && at > 0, "[reproduce] ", where, ": '", printable(pair),
@@ -91,6 +89,11 @@ Recipe recipe_of(const std::string& spec, const fs::path& folder, const std::str
   }
   override_with(recipe, other);
   return recipe;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
 }
 
 std::string first_comment(const fs::path& file) {
@@ -160,18 +163,6 @@ PaperTable load_table(const fs::path& folder, const std::string& name) {
   return table;
 }
 
-std::vector<fs::path> recipe_roots(const std::string& given) {
-  if (!given.empty()) {
-    TORCH_CHECK(is_folder(given), "[reproduce] --recipes '", given, "' is no folder");
-    return {fs::absolute(given)};
-  }
-  auto roots = shared_folders("recipes");
-  if (const auto here = fs::absolute("recipes");
-      is_folder(here) && std::find(roots.begin(), roots.end(), here) == roots.end())
-    roots.insert(roots.begin(), here);
-  return roots;
-}
-
 std::vector<TableFolder> tables_below(const fs::path& path, const std::string& name) {
   if (fs::is_regular_file(path / kPaper)) return {{name, path}};
   std::vector<fs::path> folders;
@@ -188,8 +179,8 @@ std::vector<TableFolder> tables_below(const fs::path& path, const std::string& n
   return tables;
 }
 
-std::vector<TableFolder> find_tables(const std::vector<std::string>& names, const std::string& recipes) {
-  const auto roots = recipe_roots(recipes);
+std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
+                                     const std::vector<fs::path>& roots) {
   std::vector<TableFolder> found;
   for (const auto& name : names) {
     std::vector<TableFolder> tables;
@@ -209,7 +200,7 @@ std::vector<TableFolder> find_tables(const std::vector<std::string>& names, cons
         for (const auto& table : tables_below(root / "tables", "")) known.push_back(table.name);
       }
       TORCH_CHECK(false, "[reproduce] no table '", printable(name), "': ",
-                  known.empty() ? "no recipes were found; say where with --recipes DIR"
+                  known.empty() ? "no recipes were found; `recipes` says where they are"
                                 : "did you mean '" + nearest(name, known) +
                                       "'? tpgm list recipes has them all; a folder needs a paper.csv");
     }
@@ -222,11 +213,8 @@ std::vector<TableFolder> find_tables(const std::vector<std::string>& names, cons
   return found;
 }
 
-std::vector<RecipeInfo> list_recipes() {
+std::vector<RecipeInfo> list_recipes(const fs::path& root) {
   std::vector<RecipeInfo> infos;
-  const auto roots = recipe_roots();
-  if (roots.empty()) return infos;
-  const fs::path& root = roots.front();
   if (is_folder(root / "tables")) {
     for (const auto& table : tables_below(root / "tables", ""))
       infos.push_back({table.name, about_table(table), table.path, true});
@@ -241,4 +229,4 @@ std::vector<RecipeInfo> list_recipes() {
   return infos;
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

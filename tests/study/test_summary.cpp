@@ -1,5 +1,5 @@
 // What the paragraph under a table says of numbers that are made up, whichever way they come out.
-#include "tools/reading.h"
+#include "tpgm/study/summary.h"
 
 #include <gtest/gtest.h>
 
@@ -8,18 +8,18 @@
 
 #include "tests/data/data_files.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // One test at home and one away.
-ReadRow row(const std::string& name, RowKind kind, double id, double ood, double selection = kNone) {
+SummaryRow row(const std::string& name, RowKind kind, double id, double ood, double selection = kNone) {
   return {name, kind, {{"home", true, {id}}, {"away", false, {ood}}}, {10000, 10000}, selection};
 }
 
-ReadRow seeds(const std::string& name, RowKind kind, const std::vector<double>& id,
-              const std::vector<double>& ood) {
+SummaryRow seeds(const std::string& name, RowKind kind, const std::vector<double>& id,
+                 const std::vector<double>& ood) {
   return {name, kind, {{"home", true, id}, {"away", false, ood}}, {100, 100}};
 }
 
@@ -27,8 +27,8 @@ size_t words(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), ' ')) + 1;
 }
 
-TEST(Reading, TpgmIsBetter) {
-  const auto text = reading(
+TEST(Summary, TpgmIsBetter) {
+  const auto text = summary(
       {row("Zero-shot", RowKind::kZeroShot, 60, 50), row("FT", RowKind::kFt, 80, 42),
        row("WISE 0.3", RowKind::kWise, 75, 53), row("WISE 0.5", RowKind::kWise, 78.5, 50),
        row("WISE 0.7", RowKind::kWise, 78.1, 48), row("TPGM", RowKind::kTpgm, 81.2, 52),
@@ -43,9 +43,9 @@ TEST(Reading, TpgmIsBetter) {
   EXPECT_LE(words(text), 110u);
 }
 
-TEST(Reading, TpgmIsWorse) {
+TEST(Summary, TpgmIsWorse) {
   const auto text =
-      reading({row("Pre-trained", RowKind::kPretrained, 90, 60), row("FT", RowKind::kFt, 95, 66),
+      summary({row("Pre-trained", RowKind::kPretrained, 90, 60), row("FT", RowKind::kFt, 95, 66),
                row("WISE 0.5", RowKind::kWise, 96, 70), row("TPGM", RowKind::kTpgm, 92, 61)});
   EXPECT_EQ(text,
             "Fine-tuning gained 5.0 points in distribution (90.0 → 95.0 %) and gained 6.0 out of it (60.0 → "
@@ -54,9 +54,9 @@ TEST(Reading, TpgmIsWorse) {
             "differences below about 0.8 points in and 1.4 out of distribution are noise.");
 }
 
-TEST(Reading, WiseIsJudgedByItsBestPoint) {
+TEST(Summary, WiseIsJudgedByItsBestPoint) {
   const auto beside = [](double id) {
-    return reading({row("WISE 0.2", RowKind::kWise, 80, 60), row("WISE 0.5", RowKind::kWise, 84, 56),
+    return summary({row("WISE 0.2", RowKind::kWise, 80, 60), row("WISE 0.5", RowKind::kWise, 84, 56),
                     row("WISE 0.9", RowKind::kWise, 82, 40), row("TPGM", RowKind::kTpgm, id, 57)});
   };
   // The nearest is 0.9, but 0.5 is better in both.
@@ -69,10 +69,10 @@ TEST(Reading, WiseIsJudgedByItsBestPoint) {
              "noise) points below TPGM.");
 }
 
-TEST(Reading, WhatIsNoise) {
+TEST(Summary, WhatIsNoise) {
   // 2·√(2·0.6·0.4/10000) = 1.386 points.
   const auto apart = [](double home, double away) {
-    return reading({row("FT", RowKind::kFt, 60, 60), row("TPGM", RowKind::kTpgm, 60 + home, 60 + away)});
+    return summary({row("FT", RowKind::kFt, 60, 60), row("TPGM", RowKind::kTpgm, 60 + home, 60 + away)});
   };
   EXPECT_HAS(apart(0, 1.3), ": level with FT and 1.3 points above it (within noise).");
   EXPECT_HAS(apart(0, -1.3), ": level with FT and 1.3 points below it (within noise).");
@@ -84,7 +84,7 @@ TEST(Reading, WhatIsNoise) {
   EXPECT_HAS(apart(-0.3, 0.4), ": 0.3 points below and 0.4 above FT (both within noise).");
   EXPECT_HAS(apart(3, -0.4), ": 3.0 points above and 0.4 (within noise) below FT.");
   const auto changed = [](double home, double away) {
-    return reading(
+    return summary(
         {row("Zero-shot", RowKind::kZeroShot, 60, 60), row("FT", RowKind::kFt, 60 + home, 60 + away)});
   };
   EXPECT_HAS(changed(1.3, -5),
@@ -93,7 +93,7 @@ TEST(Reading, WhatIsNoise) {
   EXPECT_HAS(changed(0, -5), "changed nothing in distribution (60.0 → 60.0 %) and lost 5.0 points out of it");
 }
 
-TEST(Reading, SeedsSayWhatIsNoise) {
+TEST(Summary, SeedsSayWhatIsNoise) {
   // Deviation 1 over 4 seeds: an error of ½ each, and 2·√½ = 1.41 of a difference, whatever the pictures.
   const double d = std::sqrt(0.75);
   const std::vector<double> spread = {-d, -d, d, d};
@@ -103,7 +103,7 @@ TEST(Reading, SeedsSayWhatIsNoise) {
     return values;
   };
   const auto text = [&](double points) {
-    return reading({seeds("FT", RowKind::kFt, around(80), around(50)),
+    return summary({seeds("FT", RowKind::kFt, around(80), around(50)),
                     seeds("TPGM", RowKind::kTpgm, around(80), around(50 + points))});
   };
   EXPECT_HAS(text(1.3), "level with FT and 1.3 points above it (within noise)");
@@ -116,8 +116,8 @@ TEST(Reading, SeedsSayWhatIsNoise) {
   EXPECT_NEAR(average.error, 0.5, 1e-12);
 }
 
-TEST(Reading, AveragesOfSeveralTests) {
-  const ReadRow two{
+TEST(Summary, AveragesOfSeveralTests) {
+  const SummaryRow two{
       "FT", RowKind::kFt, {{"home", true, {90}}, {"a", false, {50}}, {"b", false, {80}}}, {100, 400, 100}};
   const auto average = average_of(two, false);
   EXPECT_DOUBLE_EQ(average.mean, 65);
@@ -125,16 +125,16 @@ TEST(Reading, AveragesOfSeveralTests) {
   EXPECT_TRUE(std::isnan(average_of({"x", RowKind::kFt, {{"home", true, {90}}}, {10}}, false).mean));
 }
 
-TEST(Reading, SaysNothingOfWhatIsNotThere) {
-  EXPECT_EQ(reading(std::vector<ReadRow>{}), "");
-  EXPECT_EQ(reading({row("FT", RowKind::kFt, 80, 42)}), "");
-  EXPECT_EQ(reading({row("FT", RowKind::kFt, 80, 42), {"failed", RowKind::kTpgm, {}, {}}}), "");
-  const auto baselines = reading({row("LP", RowKind::kOther, 80, 42), row("L2-SP", RowKind::kOther, 81, 50)});
+TEST(Summary, SaysNothingOfWhatIsNotThere) {
+  EXPECT_EQ(summary(std::vector<SummaryRow>{}), "");
+  EXPECT_EQ(summary({row("FT", RowKind::kFt, 80, 42)}), "");
+  EXPECT_EQ(summary({row("FT", RowKind::kFt, 80, 42), {"failed", RowKind::kTpgm, {}, {}}}), "");
+  const auto baselines = summary({row("LP", RowKind::kOther, 80, 42), row("L2-SP", RowKind::kOther, 81, 50)});
   EXPECT_HAS(baselines, "Best in both is L2-SP with 81.0 % and 50.0 %.");
   EXPECT_EQ(baselines.find("Fine-tuning"), std::string::npos);
   EXPECT_EQ(baselines.find(" FT"), std::string::npos);
   // Without tests out of distribution, those in it decide.
-  const auto home = reading({{"FT", RowKind::kFt, {{"home", true, {80}}}, {1000}},
+  const auto home = summary({{"FT", RowKind::kFt, {{"home", true, {80}}}, {1000}},
                              {"TPGM", RowKind::kTpgm, {{"home", true, {90}}}, {1000}}});
   EXPECT_HAS(home,
              "TPGM has 90.0 % in distribution: 10.0 points above FT. Best is TPGM with 90.0 %. One seed: ");
@@ -142,13 +142,13 @@ TEST(Reading, SaysNothingOfWhatIsNotThere) {
   EXPECT_EQ(home.find("nan"), std::string::npos);
 }
 
-TEST(Reading, OfSeveralTheOneThatSelectionChose) {
+TEST(Summary, OfSeveralTheOneThatSelectionChose) {
   const auto text =
-      reading({row("Zero-shot", RowKind::kZeroShot, 60, 50), row("FT lr=1", RowKind::kFt, 99, 99, 70),
+      summary({row("Zero-shot", RowKind::kZeroShot, 60, 50), row("FT lr=1", RowKind::kFt, 99, 99, 70),
                row("FT lr=2", RowKind::kFt, 70, 40, 80)});
   EXPECT_HAS(text, "Fine-tuning (FT lr=2)");
   EXPECT_HAS(text, "lost 10.0 out of it");
 }
 
 }  // namespace
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,5 +1,5 @@
 // From folders to rows.
-#include "tools/run_set.h"
+#include "tpgm/study/run_set.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -12,12 +12,11 @@
 #include <set>
 #include <tuple>
 
-#include "tools/command.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -303,7 +302,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
       set.unfinished.push_back(path);
     }
   }
-  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train --resume ",
+  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train `resume` ",
               set.unfinished.empty() ? "RUN" : shown(set.unfinished.front()));
 
   leave_out_anchors(runs, set.notes);
@@ -336,13 +335,13 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   for (const auto& [name, rows] : named) {
     if (rows.size() > 1) tell_apart(rows);
   }
-  const auto rows = read_rows(set);
+  const auto rows = summary_rows(set);
   if (const auto* ft = chosen(rows, RowKind::kFt)) set.reference = static_cast<size_t>(ft - rows.data());
   return set;
 }
 
-std::vector<ReadRow> read_rows(const RunSet& runs) {
-  std::vector<ReadRow> rows;
+std::vector<SummaryRow> summary_rows(const RunSet& runs) {
+  std::vector<SummaryRow> rows;
   for (const auto& row : runs.rows) {
     rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row)});
     for (const auto& test : row.run().result.at("tests")) rows.back().pictures.push_back(test.at("pictures"));
@@ -350,6 +349,6 @@ std::vector<ReadRow> read_rows(const RunSet& runs) {
   return rows;
 }
 
-std::string reading(const RunSet& runs) { return reading(read_rows(runs)); }
+std::string summary(const RunSet& runs) { return summary(summary_rows(runs)); }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,13 +1,14 @@
-// What runs will take: steps and pictures from their options, seconds from a rate that is measured.
+// What runs will take: steps and pictures from their options, seconds from a speed that is measured.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
 #include "tpgm/train/options.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 /// Of one run or of many.
 struct Cost {
@@ -15,7 +16,7 @@ struct Cost {
   int64_t training = 0, radius = 0, evaluation = 0;  ///< pictures
 
   Cost& operator+=(const Cost& other);
-  /// In pictures trained on, which is what a rate counts: one to learn radii from costs as much, one that is
+  /// In images trained on, which is what a speed counts: one to learn radii from costs as much, one that is
   /// only evaluated a third (a forward pass).
   double work() const;
 };
@@ -43,8 +44,8 @@ Cost cost_of(const TrainOptions& options, const DataSize& size);
 /// the end. Keys in `given` stay.
 void scale_down(Settings& settings, double scale, const Settings& given);
 
-/// Trained pictures a second, of a few real steps: twenty, or as many as five seconds have room for. Their
-/// first ones are not counted.
-double measure_rate(TrainOptions options);
+/// Images trained on in a second, in a few real steps: twenty, or as many as five seconds have room for. The
+/// first ones are not counted. Asks `stop` after every step; 0 if that came true.
+double measure_speed(TrainOptions options, const std::function<bool()>& stop);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

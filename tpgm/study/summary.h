@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "tools/results.h"
+#include "tpgm/study/results.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 /// What a row is to the others.
 enum class RowKind { kZeroShot, kPretrained, kFt, kWise, kTpgm, kTpgmC, kOther };
 
-struct ReadRow {
+struct SummaryRow {
   std::string name;
   RowKind kind = RowKind::kOther;
   std::vector<Score> scores;      ///< of all rows the same tests
@@ -27,16 +27,16 @@ struct Average {
   double mean = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is no such test
   double error = 0;  ///< standard error of the mean: over seeds, or of one seed by the number of pictures
 };
-Average average_of(const ReadRow& row, bool id);
+Average average_of(const SummaryRow& row, bool id);
 
 /// The row among those of `kind` that is the best on selection data; null without any.
-const ReadRow* chosen(const std::vector<ReadRow>& rows, RowKind kind);
+const SummaryRow* chosen(const std::vector<SummaryRow>& rows, RowKind kind);
 
 /// In about a hundred words: what fine-tuning changed, in distribution and out of it; how TPGM and TPGM-C, as
 /// chosen on selection data, stand beside it, better or worse; then WISE, by the best point of its curve out
 /// of distribution that is not below ours in it, or else by the nearest; which rows are best; and what is
 /// noise: below two standard errors of a difference. Says nothing of what is not there. One row, or none with
 /// numbers: empty.
-std::string reading(const std::vector<ReadRow>& rows);
+std::string summary(const std::vector<SummaryRow>& rows);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

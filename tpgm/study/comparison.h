@@ -6,22 +6,22 @@
 #include <utility>
 #include <vector>
 
-#include "tools/reproduce_table.h"
-#include "tools/results.h"
 #include "tpgm/report/table.h"
+#include "tpgm/study/results.h"
+#include "tpgm/study/tables.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 struct ComparedRow {
-  std::string label, spec;
+  std::string label, variant;
   std::vector<Score> scores;                        ///< ours; empty: it failed
-  std::vector<std::optional<PaperNumber>> numbers;  ///< the paper's, by Comparison::tests
+  std::vector<std::optional<PaperNumber>> numbers;  ///< the paper's, by PaperComparison::tests
   std::string chosen;                               ///< "lr=0.01"; empty: nothing was swept
   size_t seeds = 0;
   std::string error;
 };
 
-struct Comparison {
+struct PaperComparison {
   std::string name;
   std::vector<std::pair<std::string, std::string>> tests;  ///< name and title, as the paper has them
   std::vector<ComparedRow> rows;
@@ -30,11 +30,11 @@ struct Comparison {
 
 /// Tests in distribution first, then averages, then changes against the first row. Of every row that the
 /// paper has: ours, the paper's and the difference; of others ours alone. Throws if no row has numbers.
-Table to_table(const Comparison& comparison);
+Table to_table(const PaperComparison& comparison);
 
 /// A line for each row and test: row,recipe,test,id,mean,std,seeds,paper,paper_std,difference.
-std::string long_csv(const Comparison& comparison);
+std::string long_csv(const PaperComparison& comparison);
 
-RunFolder::Json to_json(const Comparison& comparison);
+RunFolder::Json to_json(const PaperComparison& comparison);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

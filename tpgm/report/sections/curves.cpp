@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "tools/report_parts.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/report/sections/sections.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 constexpr size_t kMostLines = 14;  // that a plot can tell apart
@@ -109,7 +109,7 @@ std::string point_label(const Curve& curve, const ReportRow& row) {
 /// Where rows lie in the plane.
 class Plane {
  public:
-  explicit Plane(const RunSet& runs) : rows_(read_rows(runs)), first_(runs.rows.data()) {
+  explicit Plane(const RunSet& runs) : rows_(summary_rows(runs)), first_(runs.rows.data()) {
     for (const auto& row : runs.rows) several_seeds_ = several_seeds_ || row.runs.size() > 1;
   }
   void add(Series& series, const ReportRow& row, const std::string& label) const {
@@ -124,7 +124,7 @@ class Plane {
   bool several_seeds() const { return several_seeds_; }
 
  private:
-  std::vector<ReadRow> rows_;
+  std::vector<SummaryRow> rows_;
   const ReportRow* first_;
   bool several_seeds_ = false;
 };
@@ -272,7 +272,7 @@ Section training_section(const RunSet& runs) {
   // Runs that were trained alike (WISE does nothing before the end) are one line.
   std::vector<std::pair<std::string, std::vector<std::string>>> trained;
   for (const auto& row : runs.rows) {
-    const auto text = read_file(row.run().path / "summary.csv");
+    const auto text = read_text(row.run().path / "summary.csv").value_or("");
     if (Epochs(text).epoch.empty()) continue;
     const auto same =
         std::find_if(trained.begin(), trained.end(), [&](const auto& each) { return each.first == text; });
@@ -312,4 +312,4 @@ Section training_section(const RunSet& runs) {
   return section;
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,5 +1,5 @@
 // Counting, and a look at the clock.
-#include "tools/cost.h"
+#include "tpgm/study/cost.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -10,14 +10,13 @@
 #include <cmath>
 #include <optional>
 
-#include "tools/train.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/trainer.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 // What the data of a run depend on.
@@ -55,7 +54,7 @@ double Cost::work() const {
 }
 
 DataSize DataSizes::of(const TrainOptions& options) {
-  TORCH_CHECK(!options.data_dir.empty(), "[train] --data-dir is needed: the pictures to train on");
+  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
   const auto key = data_key(options);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   std::vector<std::string> classes;
@@ -109,12 +108,12 @@ void scale_down(Settings& settings, double scale, const Settings& given) {
   }
 }
 
-double measure_rate(TrainOptions options) {
+double measure_speed(TrainOptions options, const std::function<bool()>& stop) {
   using Clock = std::chrono::steady_clock;
   constexpr int64_t kSteps = 20, kFirst = 3;
   constexpr double kSeconds = 5;
   options.epochs = std::max<int64_t>(1, options.epochs);
-  options.on_nan = "skip";  // a rate is wanted, whatever is learned
+  options.on_nan = "skip";  // a speed is wanted, whatever is learned
   Setup setup = prepare(options);
   const auto seconds = [](Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
@@ -138,12 +137,12 @@ double measure_rate(TrainOptions options) {
     last = now;
     enough = seen >= kSteps || at.step == at.steps || (seconds(begin, now) > kSeconds && counted > 0);
   };
-  callbacks.stop = [&] { return enough || interrupted(); };
+  callbacks.stop = [&] { return enough || (stop && stop()); };
   Trainer(setup, nullptr, callbacks).run();
-  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command goes on");
+  if (!enough) return 0;
   const auto each = static_cast<double>(setup.options.batch_size * setup.options.grad_accum_steps);
   return counted > 0 ? each * static_cast<double>(counted) / std::max(steady, 1e-9)
                      : each * static_cast<double>(seen) / std::max(seconds(begin, last), 1e-9);
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,4 +1,5 @@
-// The sections of a report. Each says in a sentence what is missing where the runs have no data for it.
+// The sections of a report about runs. Each says in a sentence what is missing where the runs have no data
+// for it.
 #pragma once
 
 #include <deque>
@@ -8,16 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "tools/run_set.h"
 #include "tpgm/models/classifier.h"
+#include "tpgm/study/run_set.h"
 #include "tpgm/train/setup.h"
 
 #include "tpgm/report/page.h"
 
-namespace tpgm::tools {
-
-/// All of a file; nothing of one that is not there.
-std::string read_file(const std::filesystem::path& path);
+namespace tpgm {
 
 /// What a run began from: its anchor, and its tests.
 struct Origin {
@@ -47,4 +45,4 @@ Section radius_section(const RunSet& runs, Origins& origins);
 Section training_section(const RunSet& runs);
 Section picture_section(const RunSet& runs, Origins& origins);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

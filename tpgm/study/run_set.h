@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "tools/reading.h"
-#include "tools/results.h"
+#include "tpgm/study/results.h"
+#include "tpgm/study/summary.h"
 #include "tpgm/train/options.h"
 #include "tpgm/train/run_folder.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 struct FinishedRun {
   std::filesystem::path path;
@@ -56,8 +56,8 @@ double to_number(const std::string& text);
 /// An option of a run's method; 0 of methods without it.
 double method_number(const TrainOptions& options, const std::string& key);
 
-/// The rows for reading(), and for choosing one of several of a kind.
-std::vector<ReadRow> read_rows(const RunSet& runs);
-std::string reading(const RunSet& runs);
+/// The rows for summary(), and for choosing one of several of a kind.
+std::vector<SummaryRow> summary_rows(const RunSet& runs);
+std::string summary(const RunSet& runs);
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

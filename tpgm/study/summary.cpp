@@ -1,5 +1,5 @@
 // Sentences from numbers.
-#include "tools/reading.h"
+#include "tpgm/study/summary.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,15 +9,15 @@
 #include <cmath>
 #include <limits>
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
-size_t seeds_of(const ReadRow& row) { return row.scores.empty() ? 0 : row.scores.front().values.size(); }
+size_t seeds_of(const SummaryRow& row) { return row.scores.empty() ? 0 : row.scores.front().values.size(); }
 
 /// What is noise in a difference of two rows.
 class Noise {
  public:
-  explicit Noise(const std::vector<ReadRow>& rows) {
+  explicit Noise(const std::vector<SummaryRow>& rows) {
     for (const auto& row : rows) {
       most_ = std::max(most_, seeds_of(row));
       least_ = std::min(least_, seeds_of(row));
@@ -69,7 +69,7 @@ struct Difference {
 };
 
 /// In distribution and out of it, as far as there are tests.
-std::vector<Difference> differences(const ReadRow& from, const ReadRow& to, const Noise& noise) {
+std::vector<Difference> differences(const SummaryRow& from, const SummaryRow& to, const Noise& noise) {
   std::vector<Difference> found;
   for (const bool id : {true, false}) {
     const Average a = average_of(from, id), b = average_of(to, id);
@@ -100,7 +100,7 @@ std::string changed(const std::vector<Difference>& all) {
 }
 
 // "96.9 % and 71.2 %"; in full until it was said which is which.
-std::string accuracies(const ReadRow& row, bool in_full) {
+std::string accuracies(const SummaryRow& row, bool in_full) {
   std::vector<std::string> parts;
   for (const bool id : {true, false}) {
     if (const double mean = average_of(row, id).mean; std::isfinite(mean))
@@ -133,8 +133,8 @@ std::string beside(const std::vector<Difference>& all, const std::string& name) 
 }
 
 // The best in distribution or out of it; null without such tests.
-const ReadRow* best(const std::vector<ReadRow>& rows, bool id) {
-  const ReadRow* found = nullptr;
+const SummaryRow* best(const std::vector<SummaryRow>& rows, bool id) {
+  const SummaryRow* found = nullptr;
   for (const auto& row : rows) {
     const double mean = average_of(row, id).mean;
     if (std::isfinite(mean) && (!found || mean > average_of(*found, id).mean)) found = &row;
@@ -144,24 +144,24 @@ const ReadRow* best(const std::vector<ReadRow>& rows, bool id) {
 
 /// A point of WISE's curve, and why that.
 struct Rival {
-  const ReadRow* row = nullptr;
+  const SummaryRow* row = nullptr;
   std::string which;
 };
 
 // The one to stand beside `ours`: of those that are not worse in distribution the best out of it, so that a
 // curve is not judged by a point that it has better ones beside; without any, the nearest.
-Rival rival(const std::vector<ReadRow>& rows, const ReadRow& ours) {
+Rival rival(const std::vector<SummaryRow>& rows, const SummaryRow& ours) {
   const double home = average_of(ours, true).mean;
-  const auto in = [](const ReadRow& row) { return average_of(row, true).mean; };
-  const auto out = [](const ReadRow& row) { return average_of(row, false).mean; };
+  const auto in = [](const SummaryRow& row) { return average_of(row, true).mean; };
+  const auto out = [](const SummaryRow& row) { return average_of(row, false).mean; };
   const bool both = std::isfinite(home) && std::isfinite(out(ours));
-  const ReadRow *above = nullptr, *nearest = nullptr;
+  const SummaryRow *above = nullptr, *nearest = nullptr;
   size_t count = 0;
   for (const auto& row : rows) {
     if (row.kind != RowKind::kWise) continue;
     ++count;
     if (both && in(row) > home - 0.05 && (!above || out(row) > out(*above))) above = &row;
-    const auto far = [&](const ReadRow& other) {
+    const auto far = [&](const SummaryRow& other) {
       return std::isfinite(home) ? std::abs(in(other)-home) : std::abs(out(other) - out(ours));
     };
     if (!nearest || far(row) < far(*nearest)) nearest = &row;
@@ -172,11 +172,11 @@ Rival rival(const std::vector<ReadRow>& rows, const ReadRow& ours) {
 }
 
 // "Best out of distribution is A with 72.8 % (95.4 % in it); best in it is B with 97.1 %."
-std::string best_sentence(const std::vector<ReadRow>& rows) {
-  const ReadRow *home = best(rows, true), *away = best(rows, false);
+std::string best_sentence(const std::vector<SummaryRow>& rows) {
+  const SummaryRow *home = best(rows, true), *away = best(rows, false);
   if (!home && !away) return "";
   if (!home || !away) {
-    const ReadRow& only = home ? *home : *away;
+    const SummaryRow& only = home ? *home : *away;
     return fmt::format("Best is {} with {:.1f} %.", only.name, average_of(only, home != nullptr).mean);
   }
   const double in = average_of(*away, true).mean, out = average_of(*away, false).mean;
@@ -191,7 +191,7 @@ std::string best_sentence(const std::vector<ReadRow>& rows) {
 
 }  // namespace
 
-Average average_of(const ReadRow& row, bool id) {
+Average average_of(const SummaryRow& row, bool id) {
   std::vector<size_t> tests;
   for (size_t i = 0; i < row.scores.size(); ++i) {
     if (row.scores[i].id == id) tests.push_back(i);
@@ -215,16 +215,16 @@ Average average_of(const ReadRow& row, bool id) {
   return {average.mean(), 100 * std::sqrt(variance) / number};
 }
 
-const ReadRow* chosen(const std::vector<ReadRow>& rows, RowKind kind) {
-  const ReadRow* found = nullptr;
+const SummaryRow* chosen(const std::vector<SummaryRow>& rows, RowKind kind) {
+  const SummaryRow* found = nullptr;
   for (const auto& row : rows) {
     if (row.kind == kind && (!found || row.selection > found->selection)) found = &row;
   }
   return found;
 }
 
-std::string reading(const std::vector<ReadRow>& all) {
-  std::vector<ReadRow> rows;
+std::string summary(const std::vector<SummaryRow>& all) {
+  std::vector<SummaryRow> rows;
   for (const auto& row : all) {
     if (!row.scores.empty()) rows.push_back(row);
   }
@@ -232,16 +232,16 @@ std::string reading(const std::vector<ReadRow>& all) {
   const Noise noise(rows);
   std::vector<std::string> sentences;
 
-  const ReadRow* before = chosen(rows, RowKind::kZeroShot);
+  const SummaryRow* before = chosen(rows, RowKind::kZeroShot);
   if (!before) before = chosen(rows, RowKind::kPretrained);
-  const ReadRow* ft = chosen(rows, RowKind::kFt);
+  const SummaryRow* ft = chosen(rows, RowKind::kFt);
   if (before && ft)
     sentences.push_back(fmt::format("Fine-tuning{} {}.", ft->name == "FT" ? "" : " (" + ft->name + ")",
                                     changed(differences(*before, *ft, noise))));
 
-  const ReadRow* last = nullptr;  // of ours
+  const SummaryRow* last = nullptr;  // of ours
   for (const RowKind kind : {RowKind::kTpgm, RowKind::kTpgmC}) {
-    const ReadRow* ours = chosen(rows, kind);
+    const SummaryRow* ours = chosen(rows, kind);
     if (!ours) continue;
     last = ours;
     auto sentence = fmt::format("{} has {}", ours->name, accuracies(*ours, sentences.empty()));
@@ -261,4 +261,4 @@ std::string reading(const std::vector<ReadRow>& all) {
   return fmt::format("{}", fmt::join(sentences, " "));
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,15 +1,18 @@
 // A sweep: every combination of some options' values, each for several seeds, and the best of them.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "tools/cost.h"
-#include "tools/jobs.h"
+#include "tpgm/report/table.h"
+#include "tpgm/study/cost.h"
+#include "tpgm/study/jobs.h"
+#include "tpgm/study/results.h"
 #include "tpgm/train/options.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 
 /// What was given beats a recipe: its settings, and what it would sweep or take of the same keys. A given
 /// seed is in the place of seeds.
@@ -26,16 +29,38 @@ void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes);
 /// Of results that differ in seeds alone, grouped by what was swept: the group whose mean accuracy on
 /// selection data is the highest among those in which no run failed (the first of equals); empty if all have
 /// failures. Throws if there are several and no accuracies to choose by.
-std::vector<const JobResult*> best_of(const std::vector<JobResult>& results);
+std::vector<JobResult> best_of(const std::vector<JobResult>& results);
 
 /// Mean accuracy on selection data, in per cent; NaN if there is none.
-double mean_selection(const std::vector<const JobResult*>& group);
+double mean_selection(const std::vector<JobResult>& group);
 
 /// "lr=0.01, mu=0.1"; empty for none.
 std::string chosen_text(const Settings& swept);
 
-/// `tpgm train --sweep`: all of it, then a table with a row per method, and OUTPUT/sweep.csv with every run.
-/// Returns the exit status.
-int run_sweep(const Recipe& recipe, int64_t side_by_side, bool dry_run, bool json);
+/// A method, by the best of its combinations.
+struct SweepRow {
+  std::string method;
+  std::vector<JobResult> best;  ///< a run for each seed; empty: no combination is without a failed run
+  std::vector<Score> scores;    ///< of those runs
+  std::string chosen;           ///< their chosen_text(), without the method
 
-}  // namespace tpgm::tools
+  /// "ft: lr=0.01; 2 seeds; selection 65.00 %".
+  std::string note() const;
+};
+
+struct SweepResult {
+  std::vector<JobResult> runs;
+  std::vector<SweepRow> rows;  ///< in the order of the sweep
+
+  size_t failed() const;
+  /// A row for each method; nothing where none has numbers.
+  std::optional<Table> table() const;
+};
+
+/// Makes the runs that expand() gave and chooses among them. Beside the runs it leaves sweep.csv, with every
+/// run, and where there is a table() table.tex, table.md and table.csv.
+SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options);
+
+RunFolder::Json to_json(const SweepResult& result);
+
+}  // namespace tpgm

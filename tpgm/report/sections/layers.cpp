@@ -9,14 +9,14 @@
 #include <limits>
 #include <map>
 
-#include "tools/command.h"
-#include "tools/report_parts.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/report/sections/sections.h"
 #include "tpgm/weights/load_classifier.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -211,7 +211,7 @@ const Origin& Origins::of(const FinishedRun& run) {
 }
 
 std::vector<const ReportRow*> main_rows(const RunSet& runs) {
-  const auto read = read_rows(runs);
+  const auto read = summary_rows(runs);
   std::vector<std::pair<std::pair<RowKind, std::string>, std::vector<size_t>>> groups;
   for (size_t i = 0; i < runs.rows.size(); ++i) {
     const std::pair key(runs.rows[i].kind, runs.rows[i].method());
@@ -391,4 +391,4 @@ Section radius_section(const RunSet& runs, Origins& origins) {
   return section;
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,0 +1,20 @@
+// Commands that make several runs: how they start them, and what they show of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tools/progress.h"
+#include "tpgm/study/jobs.h"
+#include "tpgm/train/options.h"
+
+namespace tpgm::tools {
+
+/// Runs by processes of `tpgm train`, until interrupted(). Lines on stderr begin with "tpgm COMMAND: ";
+/// `progress` has to last as long as the runs, and shows them on a terminal alone.
+JobOptions job_options(const std::string& command, int64_t side_by_side, Progress& progress);
+
+/// `tpgm train --sweep`. Returns the exit status.
+int run_sweep_command(const Recipe& recipe, int64_t side_by_side, bool dry_run, bool json);
+
+}  // namespace tpgm::tools

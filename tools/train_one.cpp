@@ -1,0 +1,124 @@
+// One run: made or resumed, and its result.
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <optional>
+
+#include "tools/command.h"
+#include "tools/interrupt.h"
+#include "tools/progress.h"
+#include "tools/train.h"
+#include "tpgm/base/numbers.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/base/version.h"
+#include "tpgm/study/jobs.h"
+#include "tpgm/study/results.h"
+#include "tpgm/train/run_folder.h"
+#include "tpgm/train/trainer.h"
+
+namespace tpgm::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string command_line() {
+  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return printable(text, 4096);
+}
+
+RunFolder::Json environment(const Setup& setup) {
+  char host[256] = "", when[64] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::time_t now = std::time(nullptr);
+  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+  return {{"command", command_line()},
+          {"version", version()},
+          {"libtorch", TORCH_VERSION},
+          {"device", setup.device.str()},
+          {"threads", at::get_num_threads()},
+          {"host", host},
+          {"started", when}};
+}
+
+void print_result(const TrainOptions& options, const TrainResult& result, const fs::path& folder, bool json) {
+  if (json) {
+    auto all = to_json(result, options);
+    all["run"] = folder.string();
+    fmt::print("{}\n", all.dump(2, ' ', false, RunFolder::Json::error_handler_t::replace));
+    return;
+  }
+  ResultRow row{options.method, {}};
+  for (const auto& test : result.tests) row.scores.push_back({test.name, test.id, {test.accuracy.top1()}});
+  fmt::print("{}\n", to_text(results_table({row})));
+  if (!std::isnan(result.selection))
+    fmt::print("selection {:.2f} %, epoch {} of {}", result.selection, result.best_epoch, options.epochs);
+  fmt::print("{}{} steps in {}{}\n", std::isnan(result.selection) ? "" : "; ", result.steps,
+             duration_text(result.seconds),
+             result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
+  if (options.classes == "subset") fmt::print("scored over the classes that occur in each test\n");
+  fmt::print("{}\n", (folder / "best.safetensors").string());
+}
+
+}  // namespace
+
+int train_one(const TrainOptions& options, bool resume, bool json) {
+  if (options.output.empty()) throw UsageError("--output is required: the run folder to write");
+  interrupted();
+  const fs::path path = options.output;
+  // What can be known to be wrong is said before the data are opened.
+  std::optional<RunFolder> folder;
+  if (resume) {
+    folder.emplace(RunFolder::open(path));
+  } else {
+    RunFolder::check_new(path);
+  }
+  Setup setup = prepare(options);
+  for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
+  for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
+  if (!folder) folder.emplace(RunFolder::create(path, setup.options, environment(setup)));
+
+  TrainResult result;
+  {
+    Progress status;
+    TrainCallbacks callbacks;
+    callbacks.stop = interrupted;
+    callbacks.say = [&](const std::string& text) { status.say("tpgm train: " + text); };
+    callbacks.progress = [&](const TrainProgress& at) {
+      if (!status.due()) return;
+      status.show(
+          fmt::format("{} epoch {}/{}, step {}/{}, {:.0f} images/s, loss {:.4f}, accuracy {:.2f} %, {} left",
+                      at.phase, at.epoch, at.epochs, at.step, at.steps, at.images_s, at.loss, at.accuracy,
+                      duration_text(at.seconds_left)));
+    };
+    Trainer trainer(setup, &*folder, callbacks);
+    result = trainer.run();
+  }
+  if (!result.finished) {
+    say(fmt::format("tpgm train: stopped at step {}; go on with: tpgm train --resume {}\n", result.steps,
+                    path.string()));
+    return 1;
+  }
+  print_result(setup.options, result, path, json);
+  return 0;
+}
+
+int resume_run(const std::string& run, Settings settings, bool json) {
+  for (const auto& [key, text] : settings) {
+    if (std::find(std::begin(kHarmless), std::end(kHarmless), key) == std::end(kHarmless))
+      throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
+  }
+  TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");
+  settings.merge(load_recipe(fs::path(run) / "recipe.toml").settings);
+  settings["output"] = run;
+  return train_one(make_options(settings), /*resume=*/true, json);
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,57 @@
+// What a run would do, without doing it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tools/command.h"
+#include "tools/train.h"
+#include "tpgm/base/numbers.h"
+#include "tpgm/train/memory.h"
+#include "tpgm/train/setup.h"
+
+namespace tpgm::tools {
+namespace {
+
+std::string names_text(const std::vector<std::string>& names) {
+  std::string text = fmt::format("{}", names.size());
+  for (size_t i = 0; i < names.size(); ++i)
+    text += fmt::format("{}{}", i % 4 == 0 ? "\n#     " : "  ", names[i]);
+  return text;
+}
+
+}  // namespace
+
+void print_plan(const TrainOptions& options) {
+  Setup setup = prepare(options);
+  for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
+  const auto& o = setup.options;
+  fmt::print("{}\n# Data\n", to_toml(o));
+  for (const auto& note : setup.data.notes) fmt::print("# {}\n", with_flags(note));
+
+  const auto constrained = setup.method->constrained();
+  std::vector<std::string> excluded;
+  for (const auto& item : setup.model->named_parameters()) {
+    if (std::find(constrained.begin(), constrained.end(), item.key()) == constrained.end())
+      excluded.push_back(item.key());
+  }
+  if (!constrained.empty()) fmt::print("#\n# constrained tensors: {}\n", names_text(constrained));
+  fmt::print("# {}: {}\n",
+             constrained.empty() ? "unconstrained tensors (the method has no anchor)" : "excluded tensors",
+             names_text(excluded));
+
+  const int64_t per_epoch = setup.data.train.size() / o.batch_size / o.grad_accum_steps;
+  fmt::print("#\n# steps: {} ({} epochs of {}), {} pictures each\n", grouped(o.epochs * per_epoch), o.epochs,
+             per_epoch, o.batch_size * o.grad_accum_steps);
+  const auto memory = estimate_memory(setup);
+  fmt::print(
+      "# memory, estimated: {} (weights {}, gradients {}, optimizer {}, anchor {}, average {}, activations "
+      "{})\n",
+      bytes_text(static_cast<size_t>(memory.total())), bytes_text(static_cast<size_t>(memory.weights)),
+      bytes_text(static_cast<size_t>(memory.gradients)), bytes_text(static_cast<size_t>(memory.optimizer)),
+      bytes_text(static_cast<size_t>(memory.anchor)), bytes_text(static_cast<size_t>(memory.ema)),
+      bytes_text(static_cast<size_t>(memory.activations)));
+}
+
+}  // namespace tpgm::tools

@@ -1,0 +1,24 @@
+#include "tpgm/base/error_text.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace tpgm {
+
+std::string error_text(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  // LibTorch's words for it are of its insides.
+  constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
+  if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
+    const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);
+    return fmt::format(
+        "out of memory: there are no {:.1f} GB to be had at once; if they are a batch, make it smaller",
+        bytes / 1e9);
+  }
+  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+}  // namespace tpgm
