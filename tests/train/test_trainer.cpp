@@ -13,6 +13,7 @@
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/run_folder.h"
 
 namespace tpgm {
 namespace {

@@ -172,7 +172,7 @@ RunFolder RunFolder::open(const fs::path& path) {
 }
 
 const fs::path& RunFolder::path() const { return impl_->path; }
-bool RunFolder::resumable() const { return fs::exists(impl_->path / "resume.safetensors"); }
+fs::path RunFolder::state_path() const { return impl_->path / "resume.safetensors"; }
 
 void RunFolder::log(const Json& line) { impl_->log->write(dump(line) + "\n"); }
 
@@ -218,6 +218,17 @@ void RunFolder::save_weights(const std::string& name, const StateDict& tensors, 
   save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
 }
 
+RunLog::Weights RunFolder::load_weights(const std::string& name) const {
+  const SafetensorsFile file(impl_->path / (name + ".safetensors"));
+  return {file.tensors(), file.metadata(), file.path()};
+}
+
+fs::path RunFolder::save_text(const std::string& name, const std::string& text) {
+  const fs::path file = impl_->path / (name + ".txt");
+  write_file(file, text);
+  return file;
+}
+
 void RunFolder::save_predictions(const NamedTensors& tests) {
   save_safetensors(tests, impl_->path / "predictions.safetensors");
 }
@@ -228,15 +239,15 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   numbers["log_bytes"] = impl_->log->size();
   numbers["summary_bytes"] = impl_->summary->size();
   numbers["events_bytes"] = impl_->events->flush();
-  save_safetensors(tensors, impl_->path / "resume.safetensors", {{"tpgm.state", dump(numbers)}});
+  save_safetensors(tensors, state_path(), {{"tpgm.state", dump(numbers)}});
 }
 
 std::optional<RunFolder::State> RunFolder::load_state() {
-  if (!resumable()) {
+  const fs::path file = state_path();
+  if (!fs::exists(file)) {
     impl_->open_logs(0, 0, 0);
     return std::nullopt;
   }
-  const fs::path file = impl_->path / "resume.safetensors";
   const SafetensorsFile opened(file);
   const auto text = opened.metadata().find("tpgm.state");
   State state;
@@ -266,7 +277,7 @@ void RunFolder::finish(const Json& result) {
   impl_->events->flush();
   write_file(impl_->path / "result.json", dump(result, 2) + "\n");
   std::error_code ignored;
-  fs::remove(impl_->path / "resume.safetensors", ignored);
+  fs::remove(state_path(), ignored);
 }
 
 std::optional<Json> load_result(const fs::path& run) {

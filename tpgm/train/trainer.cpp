@@ -16,13 +16,11 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/mix.h"
-#include "tpgm/io/checkpoint.h"
-#include "tpgm/io/safetensors.h"
 
 namespace tpgm {
 namespace {
 
-using Json = RunFolder::Json;
+using Json = RunLog::Json;
 
 constexpr uint64_t kMixPurpose = 0x3141;
 constexpr size_t kMostLastRadii = 100;  // points of a curve
@@ -169,9 +167,9 @@ BatchSource batches_of(Loader& loader) {
           [&](int64_t index) { return loader.subset().samples->place(index); }};
 }
 
-Trainer::Trainer(Setup& setup, RunFolder* folder, TrainCallbacks callbacks, std::optional<BatchSource> train)
+Trainer::Trainer(Setup& setup, RunLog* log, TrainCallbacks callbacks, std::optional<BatchSource> train)
     : setup_(setup),
-      folder_(folder),
+      log_(log),
       callbacks_(std::move(callbacks)),
       options_(setup.options),
       model_(*setup.model),
@@ -201,7 +199,7 @@ Trainer::Trainer(Setup& setup, RunFolder* folder, TrainCallbacks callbacks, std:
   check_options(mix_of(options_));
   if (radius_loader_) radius_ = batches_of(*radius_loader_);
   if (options_.model_ema) ema_ = std::make_unique<Ema>(model_, options_.model_ema_decay);
-  if (folder_) data_fingerprint_ = fingerprint_of(setup.data);
+  if (log_) data_fingerprint_ = fingerprint_of(setup.data);
   auto& context = at::globalContext();
   context.setBenchmarkCuDNN(!options_.deterministic);
   context.setDeterministicCuDNN(options_.deterministic);
@@ -226,7 +224,7 @@ TrainResult Trainer::run() {
   result_.skipped_steps = skipped_;
   result_.best_epoch = best_epoch_;
   result_.seconds = seconds_before_ + Clock::since(clock_->begin);
-  if (result_.finished && folder_) folder_->finish(to_json(result_, options_));
+  if (result_.finished && log_) log_->finish(to_json(result_, options_));
   return result_;
 }
 
@@ -365,12 +363,10 @@ void Trainer::stop_for(double loss, const Pending& pending) {
     if (i < 3) few += fmt::format("{}'{}'", i == 0 ? "" : ", ", printable(place, kMaxPath));
   }
   std::string where, good = "there is no checkpoint yet";
-  if (folder_) {
-    write_file(folder_->path() / "bad_batch.txt", files);
-    where = fmt::format(" (all in {})", (folder_->path() / "bad_batch.txt").string());
+  if (log_) {
+    where = fmt::format(" (all in {})", log_->save_text("bad_batch", files).string());
     if (saved_step_ >= 0)
-      good = fmt::format("the last good state is {} of step {}",
-                         (folder_->path() / "resume.safetensors").string(), saved_step_);
+      good = fmt::format("the last good state is {} of step {}", log_->state_path().string(), saved_step_);
   }
   TORCH_CHECK(false, "[train] step ", pending.step + 1, ": the loss is ",
               std::isnan(loss) ? "nan" : fmt::format("{}", loss), ". The batch: ", few,
@@ -404,7 +400,7 @@ TrainingStep::RadiusBatch Trainer::next_radius_batch() {
 // Radii as the last act moves them. Nobody knows how long it is: when there are many, every other one goes.
 void Trainer::note_radii() {
   const int64_t step = last_steps_++;
-  if (!folder_ || step % last_stride_ != 0) return;
+  if (!log_ || step % last_stride_ != 0) return;
   last_radii_.emplace_back(step, method_.radii());
   if (last_radii_.size() < kMostLastRadii) return;
   last_stride_ *= 2;
@@ -415,8 +411,8 @@ void Trainer::log_step() {
   read_losses(0);
   const double loss = clock_->loss / clock_->images, accuracy = per_cent(clock_->right, clock_->images);
   const double lr = schedule_.lr(step_ - 1);
-  if (folder_) {
-    folder_->log({{"event", "step"},
+  if (log_) {
+    log_->log({{"event", "step"},
                   {"step", step_},
                   {"epoch", epochs_done_ + 1},
                   {"phase", schedule_.phases()[schedule_.phase(step_ - 1)].name},
@@ -425,11 +421,11 @@ void Trainer::log_step() {
                   {"accuracy", number(accuracy)},
                   {"images_s", number(clock_->images_s())},
                   {"seconds", seconds_before_ + Clock::since(clock_->begin)}});
-    folder_->scalar("train/loss", loss, step_);
-    folder_->scalar("train/accuracy", accuracy, step_);
-    folder_->scalar("train/lr", lr, step_);
-    folder_->scalar("train/images_s", clock_->images_s(), step_);
-    folder_->radii(step_, method_.radii(), method_.ratios());
+    log_->scalar("train/loss", loss, step_);
+    log_->scalar("train/accuracy", accuracy, step_);
+    log_->scalar("train/lr", lr, step_);
+    log_->scalar("train/images_s", clock_->images_s(), step_);
+    log_->radii(step_, method_.radii(), method_.ratios());
   }
   clock_->loss = clock_->right = clock_->images = 0;
   clock_->restart();
@@ -461,8 +457,8 @@ void Trainer::end_epoch() {
     best_epoch_ = epochs_done_;
     keep_best();
   }
-  if (folder_) {
-    folder_->save_weights("last", state_dict(model_), setup_.metadata);
+  if (log_) {
+    log_->save_weights("last", state_dict(model_), setup_.metadata);
     const Json row = {{"epoch", epochs_done_},
                       {"step", step_},
                       {"phase", schedule_.phases()[schedule_.phase(step_ - 1)].name},
@@ -472,14 +468,14 @@ void Trainer::end_epoch() {
                       {"selection_loss", selected ? number(selected->loss) : Json(nullptr)},
                       {"selection_accuracy", number(accuracy)},
                       {"best", better}};
-    folder_->epoch(row);
+    log_->epoch(row);
     Json line = row;
     line["event"] = "epoch";
     line["seconds"] = seconds_before_ + Clock::since(clock_->begin);
-    folder_->log(line);
+    log_->log(line);
     if (selected) {
-      folder_->scalar("selection/accuracy", accuracy, step_);
-      folder_->scalar("selection/loss", selected->loss, step_);
+      log_->scalar("selection/accuracy", accuracy, step_);
+      log_->scalar("selection/loss", selected->loss, step_);
     }
   }
   say(fmt::format(
@@ -503,9 +499,9 @@ void Trainer::finish() {
   clock_->window = std::chrono::steady_clock::now();
   last_stride_ = setup_.device.is_cuda() ? 4 : 1;  // there each look at them waits for the device
   if (!finished_best_) method_.finish([this] { return training_step_.radius_loss(next_radius_batch()); });
-  if (folder_) {
-    for (const auto& [step, radii] : last_radii_) folder_->radii(step_, radii, NamedNumbers(), step);
-    folder_->radii(step_, method_.radii(), method_.ratios(),
+  if (log_) {
+    for (const auto& [step, radii] : last_radii_) log_->radii(step_, radii, NamedNumbers(), step);
+    log_->radii(step_, method_.radii(), method_.ratios(),
                    last_steps_ > 0 ? std::optional(last_steps_) : std::nullopt);
   }
   NamedTensors all_predictions;
@@ -527,20 +523,20 @@ void Trainer::finish() {
       if (stop_asked()) throw Stopped();
     };
     at::Tensor predictions;
-    if (folder_) options.predictions = &predictions;
+    if (log_) options.predictions = &predictions;
     result_.tests.push_back({test.name, test.id, evaluate(model_, *loader, options)});
-    if (folder_) all_predictions.insert(test.name, predictions);
+    if (log_) all_predictions.insert(test.name, predictions);
     const auto& accuracy = result_.tests.back().accuracy;
-    if (folder_) {
-      folder_->log({{"event", "test"},
+    if (log_) {
+      log_->log({{"event", "test"},
                     {"name", test.name},
                     {"id", test.id},
                     {"top1", number(accuracy.top1())},
                     {"pictures", accuracy.pictures}});
-      folder_->scalar("test/" + test.name, accuracy.top1(), step_);
+      log_->scalar("test/" + test.name, accuracy.top1(), step_);
     }
   }
-  if (folder_) folder_->save_predictions(all_predictions);
+  if (log_) log_->save_predictions(all_predictions);
   finished_best_ = true;
   keep_best();
   say_skipped_pictures();
@@ -565,10 +561,10 @@ void Trainer::say_skipped_pictures() {
 
 // The weights as they are now become the best, which is the result in the end.
 void Trainer::keep_best() {
-  if (folder_) {
+  if (log_) {
     Metadata metadata = setup_.metadata;
     if (finished_best_) metadata["tpgm.finished"] = "true";
-    folder_->save_weights("best", state_dict(model_), metadata);
+    log_->save_weights("best", state_dict(model_), metadata);
     return;
   }
   best_weights_.clear();
@@ -578,11 +574,11 @@ void Trainer::keep_best() {
 void Trainer::load_best() {
   if (epochs_done_ == 0) {
     finished_best_ = false;
-  } else if (folder_) {
-    const SafetensorsFile best(folder_->path() / "best.safetensors");
-    load_state_dict(model_, best.tensors(), {}, best.path());
+  } else if (log_) {
+    const auto best = log_->load_weights("best");
+    load_state_dict(model_, best.tensors, {}, best.path);
     // A run that was killed after the method's last act and before its result was written.
-    finished_best_ = best.metadata().contains("tpgm.finished");
+    finished_best_ = best.metadata.contains("tpgm.finished");
   } else {
     load_state_dict(model_, best_weights_);
   }
@@ -590,13 +586,13 @@ void Trainer::load_best() {
 
 // A gradient can be infinite where the loss is not; such weights must not become a checkpoint.
 void Trainer::check_weights() const {
-  if (!folder_) return;
+  if (!log_) return;
   const at::NoGradGuard no_grad;
   const auto norms = at::_foreach_norm(model_.parameters(), 2);
   TORCH_CHECK(at::stack(norms).isfinite().all().item<bool>(), "[train] step ", step_,
               ": the weights are not finite any more, though the loss was; ",
               saved_step_ >= 0 ? fmt::format("the last good state is {} of step {}",
-                                             (folder_->path() / "resume.safetensors").string(), saved_step_)
+                                             log_->state_path().string(), saved_step_)
                                : "there is no checkpoint yet",
               ". A smaller `lr` or `clip-grad` 1 may help");
 }
@@ -605,7 +601,7 @@ void Trainer::save_state() {
   read_losses(0);
   method_.check();
   check_weights();
-  if (!folder_) return;
+  if (!log_) return;
   NamedTensors tensors;
   put(tensors, "model.", state_dict(model_));
   put(tensors, "optimizer.", optimizer_.state_dict());
@@ -613,7 +609,7 @@ void Trainer::save_state() {
   if (ema_) put(tensors, "ema.", ema_->state_dict());
   tensors.insert("random.cpu", generator(at::kCPU).get_state());
   if (setup_.device.is_cuda()) tensors.insert("random.cuda", generator(setup_.device).get_state());
-  folder_->save_state(tensors, {{"step", step_},
+  log_->save_state(tensors, {{"step", step_},
                                 {"data", data_fingerprint_},
                                 {"epochs_done", epochs_done_},
                                 {"best_epoch", best_epoch_},
@@ -631,13 +627,13 @@ void Trainer::save_state() {
 }
 
 void Trainer::load_state() {
-  if (!folder_) return;
-  const auto state = folder_->load_state();
+  if (!log_) return;
+  const auto state = log_->load_state();
   if (!state) return;
   const auto& numbers = state->numbers;
-  TORCH_CHECK(numbers.at("data") == data_fingerprint_, "[train] `resume` '", folder_->path().string(),
+  TORCH_CHECK(numbers.at("data") == data_fingerprint_, "[train] `resume` '", log_->path().string(),
               "': the training, radius or selection data are not those the run was begun with");
-  load_state_dict(model_, part_of(state->tensors, "model."), {}, folder_->path() / "resume.safetensors");
+  load_state_dict(model_, part_of(state->tensors, "model."), {}, log_->state_path());
   method_.load_state_dict(part_of(state->tensors, "method."));
   optimizer_.load_state_dict(part_of(state->tensors, "optimizer."));
   if (ema_) ema_->load_state_dict(part_of(state->tensors, "ema."));

@@ -13,7 +13,7 @@
 #include "tpgm/train/ema.h"
 #include "tpgm/train/evaluate.h"
 #include "tpgm/train/optim.h"
-#include "tpgm/train/run_folder.h"
+#include "tpgm/train/run_log.h"
 #include "tpgm/train/schedule.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/step.h"
@@ -53,7 +53,7 @@ struct TestResult {
 };
 
 struct TrainResult {
-  bool finished = false;  ///< false: stopped; the run folder has its state
+  bool finished = false;  ///< false: stopped; the run log has its state
   int64_t steps = 0, skipped_steps = 0;
   int64_t best_epoch = 0;  ///< 0: before the first
   double selection = 0;    ///< accuracy of the result on selection data, %; NaN without any
@@ -65,13 +65,13 @@ struct TrainResult {
 /// run is its weights, its method, its optimizer and a few counters.
 class Trainer {
  public:
-  /// Without a folder nothing is written, and nothing can be resumed. Refers to both. `train`: batches from
+  /// Without a log nothing is written, and nothing can be resumed. Refers to both. `train`: batches from
   /// elsewhere than the setup's data.
-  Trainer(Setup& setup, RunFolder* folder, TrainCallbacks callbacks = {},
+  Trainer(Setup& setup, RunLog* log, TrainCallbacks callbacks = {},
           std::optional<BatchSource> train = std::nullopt);
   ~Trainer();
 
-  /// Goes on where the folder's state is, if it has one; to the end, or until stop(). Throws for a loss that
+  /// Goes on where the log's state is, if it has one; to the end, or until stop(). Throws for a loss that
   /// is not finite (or skips the step, if the options say so), naming step, files and the last good state.
   TrainResult run();
 
@@ -104,7 +104,7 @@ class Trainer {
   bool stop_asked() const { return callbacks_.stop && callbacks_.stop(); }
 
   Setup& setup_;
-  RunFolder* folder_;
+  RunLog* log_;
   TrainCallbacks callbacks_;
   const TrainOptions& options_;
   Classifier& model_;
@@ -127,16 +127,16 @@ class Trainer {
   std::deque<Pending> pending_;  // losses that were not read yet
   std::unique_ptr<Clock> clock_;
   std::string data_fingerprint_;
-  StateDict best_weights_{"Tensor"};  // where there is no folder
+  StateDict best_weights_{"Tensor"};  // where there is no log
   int64_t saved_step_ = -1, radius_epoch_ = -1, finish_began_ = 0;
   bool finishing_ = false, finished_best_ = false;
-  // Of the last act, by its steps; they reach the folder when it is through.
+  // Of the last act, by its steps; they reach the log when it is through.
   std::vector<std::pair<int64_t, NamedNumbers>> last_radii_;
   int64_t last_steps_ = 0, last_stride_ = 1;
   TrainResult result_;
 };
 
 /// For result.json, and for sweeps to read.
-RunFolder::Json to_json(const TrainResult& result, const TrainOptions& options);
+RunLog::Json to_json(const TrainResult& result, const TrainOptions& options);
 
 }  // namespace tpgm
