@@ -49,7 +49,7 @@ GivenClassifier open_classifier(const char* command, const std::string& model, c
                                                       at::Tensor(), ClassifierOptions());
   }
   if (!checkpoint.empty() && given.head.empty()) {
-    given.classes = classes_of(Checkpoint(checkpoint, "", command).metadata());
+    given.classes = keys::kClasses.of(Checkpoint(checkpoint, "", command).metadata());
     const int64_t outputs = given.loaded.model->num_classes();
     TORCH_CHECK(given.classes.empty() || static_cast<int64_t>(given.classes.size()) == outputs, "[", command,
                 "] '", checkpoint, "' says that it knows ", given.classes.size(),

@@ -74,7 +74,7 @@ int convert_layout(const Arguments& args) {
                                     {"--shard-size", args.shard_size}}) {
     if (!value.empty()) command += fmt::format(" {} '{}'", flag, value);
   }
-  metadata["tpgm.command"] = command;
+  keys::kCommand.set(metadata, command);
   options.metadata(metadata);
   // What transformers reads is a folder.
   const bool for_transformers =

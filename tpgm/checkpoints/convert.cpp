@@ -147,7 +147,7 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
   Provenance provenance({&input});
   const auto metadata = [&] {
     Metadata result = provenance.metadata();
-    result["tpgm.command"] = command_text(input, options);
+    keys::kCommand.set(result, command_text(input, options));
     return result;
   };
   std::vector<TensorEntry> entries;

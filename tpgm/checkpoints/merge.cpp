@@ -97,8 +97,8 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
   Provenance provenance({&pretrained, &finetuned});
   const auto metadata = [&](size_t k) {
     Metadata result = provenance.metadata();
-    result["tpgm.command"] = command_text(pretrained, finetuned, ratios[k], options);
-    result["tpgm.ratio"] = fmt::format("{}", ratios[k]);
+    keys::kCommand.set(result, command_text(pretrained, finetuned, ratios[k], options));
+    keys::kRatio.set(result, ratios[k]);
     return result;
   };
   std::vector<TensorSpec> specs;

@@ -6,16 +6,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tpgm/io/file.h"
+#include "tpgm/io/metadata.h"
 
 namespace tpgm {
-
-using Metadata = std::map<std::string, std::string>;
 
 /// A tensor to be written.
 struct TensorSpec {

@@ -239,7 +239,9 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   numbers["log_bytes"] = impl_->log->size();
   numbers["summary_bytes"] = impl_->summary->size();
   numbers["events_bytes"] = impl_->events->flush();
-  save_safetensors(tensors, state_path(), {{"tpgm.state", dump(numbers)}});
+  Metadata metadata;
+  keys::kState.set(metadata, dump(numbers));
+  save_safetensors(tensors, state_path(), metadata);
 }
 
 std::optional<RunFolder::State> RunFolder::load_state() {
@@ -249,9 +251,8 @@ std::optional<RunFolder::State> RunFolder::load_state() {
     return std::nullopt;
   }
   const SafetensorsFile opened(file);
-  const auto text = opened.metadata().find("tpgm.state");
   State state;
-  state.numbers = Json::parse(text == opened.metadata().end() ? "" : text->second, nullptr, false);
+  state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
   TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "[train] '", file.string(),
               "' is no state of a run");
   state.tensors = opened.tensors();

@@ -563,7 +563,7 @@ void Trainer::say_skipped_pictures() {
 void Trainer::keep_best() {
   if (log_) {
     Metadata metadata = setup_.metadata;
-    if (finished_best_) metadata["tpgm.finished"] = "true";
+    keys::kFinished.set(metadata, finished_best_);
     log_->save_weights("best", state_dict(model_), metadata);
     return;
   }
@@ -578,7 +578,7 @@ void Trainer::load_best() {
     const auto best = log_->load_weights("best");
     load_state_dict(model_, best.tensors, {}, best.path);
     // A run that was killed after the method's last act and before its result was written.
-    finished_best_ = best.metadata.contains("tpgm.finished");
+    finished_best_ = keys::kFinished.of(best.metadata);
   } else {
     load_state_dict(model_, best_weights_);
   }

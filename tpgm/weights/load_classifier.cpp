@@ -32,7 +32,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
                   LoadedClassifier& result) {
   const auto script = std::make_shared<ScriptBackbone>(model);
   Parts parts{script, {}, {}, {}, {}};
-  result.metadata["tpgm.model"] = model;
+  keys::kModel.set(result.metadata, model);
   if (checkpoint.empty()) return parts;
   const Checkpoint opened(checkpoint, "", kCall);
   StateDict backbone("Tensor");
@@ -60,11 +60,10 @@ Parts load_model(const std::string& model, const std::filesystem::path& file, Lo
   if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
   result.notes = std::move(weights.notes);
   weights.config.recompute.reset();  // of how to compute, not of what
-  result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
-  for (const char* key : {"tpgm.view", "tpgm.templates"}) {
-    if (const auto found = checkpoint.metadata().find(key); found != checkpoint.metadata().end())
-      result.metadata.insert(*found);
-  }
+  keys::kModel.set(result.metadata, to_text(weights.config));
+  keys::kLayout.set(result.metadata, to_text(weights.layout));
+  keys::kView.copy(checkpoint.metadata(), result.metadata);
+  keys::kTemplates.copy(checkpoint.metadata(), result.metadata);
   return parts;
 }
 
@@ -97,9 +96,8 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
       " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
       "`head`, or train one");
   ClassifierOptions own(options.classifier());
-  if (parts.metadata.contains("tpgm.normalize")) own.normalize(true);
-  if (const auto layer = parts.metadata.find("tpgm.layer"); layer != parts.metadata.end())
-    own.layer(layer->second);
+  if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
+  if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
   return std::make_shared<Classifier>(parts.backbone, parts.head, parts.bias, own);
 }
 
@@ -120,9 +118,9 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())
                        : with_zero_shot_head(parts, options);
   }
-  if (result.model->options().normalize()) result.metadata["tpgm.normalize"] = "true";
-  if (!result.model->options().layer().empty())
-    result.metadata["tpgm.layer"] = result.model->options().layer();
+  const auto& used = result.model->options();
+  keys::kNormalize.set(result.metadata, used.normalize());
+  if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
   return result;
 }
 

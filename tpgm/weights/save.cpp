@@ -16,10 +16,10 @@ constexpr const char* kCall = "save_as";
 // For their file: what the library reads. For ours: the model, which names alone would not tell.
 Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
   Metadata metadata = options.metadata();
-  metadata.try_emplace("format", "pt");
+  if (!keys::kFormat.in(metadata)) keys::kFormat.set(metadata, "pt");
   ModelConfig config = weights.config;
   config.recompute.reset();  // of how to compute, not of what
-  metadata["tpgm.model"] = to_text(config);
+  keys::kModel.set(metadata, to_text(config));
   return metadata;
 }
 
