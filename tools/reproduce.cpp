@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "tools/command.h"
 #include "tools/interrupt.h"
@@ -26,7 +27,7 @@ namespace tpgm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
+using Json = nlohmann::ordered_json;
 
 struct Arguments {
   SettingFlags flags;

@@ -1,12 +1,8 @@
 // One run: made or resumed, and its result.
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <fstream>
 #include <optional>
 
@@ -16,10 +12,9 @@
 #include "tools/train.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
-#include "tpgm/base/version.h"
 #include "tpgm/study/jobs.h"
 #include "tpgm/study/results.h"
-#include "tpgm/train/run_folder.h"
+#include "tpgm/study/run_folder.h"
 #include "tpgm/train/trainer.h"
 
 namespace tpgm::tools {
@@ -34,25 +29,11 @@ std::string command_line() {
   return printable(text, 4096);
 }
 
-RunFolder::Json environment(const Setup& setup) {
-  char host[256] = "", when[64] = "";
-  ::gethostname(host, sizeof host - 1);
-  const std::time_t now = std::time(nullptr);
-  std::strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {{"command", command_line()},
-          {"version", version()},
-          {"libtorch", TORCH_VERSION},
-          {"device", setup.device.str()},
-          {"threads", at::get_num_threads()},
-          {"host", host},
-          {"started", when}};
-}
-
 void print_result(const TrainOptions& options, const TrainResult& result, const fs::path& folder, bool json) {
   if (json) {
     auto all = to_json(result, options);
     all["run"] = folder.string();
-    fmt::print("{}\n", all.dump(2, ' ', false, RunFolder::Json::error_handler_t::replace));
+    fmt::print("{}\n", all.dump(2, ' ', false, RunLog::Json::error_handler_t::replace));
     return;
   }
   ResultRow row{options.method, {}};
@@ -83,7 +64,9 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   Setup setup = prepare(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
-  if (!folder) folder.emplace(RunFolder::create(path, setup.options, environment(setup)));
+  if (!folder)
+    folder.emplace(
+        RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line())));
 
   TrainResult result;
   {

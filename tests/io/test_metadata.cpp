@@ -15,13 +15,14 @@ TEST(Metadata, TextOfEachType) {
   keys::kRatio.set(metadata, 0.25);
   keys::kClasses.set(metadata, {"cat", "golden \"retriever\""});
   keys::kView.set(metadata, {{0.5, 0.25}, {1, 2}, 0.875, "bicubic"});
-  EXPECT_EQ(metadata,
-            (Metadata{{"tpgm.model", "clip-vit:image_size=32"},
-                      {"tpgm.normalize", "true"},
-                      {"tpgm.ratio", "0.25"},
-                      {"tpgm.classes", R"(["cat","golden \"retriever\""])"},
-                      {"tpgm.view",
-                       R"({"crop_pct":0.875,"interpolation":"bicubic","mean":[0.5,0.25],"std":[1.0,2.0]})"}}));
+  EXPECT_EQ(
+      metadata,
+      (Metadata{{"tpgm.model", "clip-vit:image_size=32"},
+                {"tpgm.normalize", "true"},
+                {"tpgm.ratio", "0.25"},
+                {"tpgm.classes", R"(["cat","golden \"retriever\""])"},
+                {"tpgm.view",
+                 R"({"crop_pct":0.875,"interpolation":"bicubic","mean":[0.5,0.25],"std":[1.0,2.0]})"}}));
   EXPECT_EQ(keys::kModel.at(metadata), "clip-vit:image_size=32");
   EXPECT_TRUE(keys::kNormalize.of(metadata));
   EXPECT_EQ(keys::kRatio.of(metadata), 0.25);
@@ -72,8 +73,8 @@ TEST(Metadata, WhatTheTensorsAreIsInherited) {
   for (const char* key : {"tpgm.model", "tpgm.layout", "tpgm.layer", "tpgm.normalize", "tpgm.classes",
                           "tpgm.templates", "tpgm.view", "format", "license"})
     EXPECT_TRUE(is_inherited(key)) << key;
-  for (const char* key :
-       {"tpgm.version", "tpgm.command", "tpgm.inputs", "tpgm.ratio", "tpgm.finished", "tpgm.state", "tpgm.new"})
+  for (const char* key : {"tpgm.version", "tpgm.command", "tpgm.inputs", "tpgm.ratio", "tpgm.finished",
+                          "tpgm.state", "tpgm.new"})
     EXPECT_FALSE(is_inherited(key)) << key;
 }
 

@@ -13,7 +13,7 @@
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
-#include "tpgm/train/run_folder.h"
+#include "tpgm/study/run_folder.h"
 
 namespace tpgm {
 namespace {
@@ -563,7 +563,7 @@ class Resume : public testing::OnDevice {
   }
   fs::path begin(const std::string& name, const Settings& own) const {
     const RunSetup setup = prepare(make_options(settings(own)));
-    RunFolder::create(folder_ / name, setup.options, {{"by", "a test"}});
+    RunFolder::create(folder_ / name, setup.options, {});
     return folder_ / name;
   }
   /// As --resume does it: from the folder alone; stopped after so many steps, or (0) when it is first asked.
@@ -580,6 +580,7 @@ class Resume : public testing::OnDevice {
     return Trainer(setup, &run, callbacks).run();
   }
 
+  static Json result_of(const fs::path& run) { return Json::parse(std::ifstream(run / "result.json")); }
   static Json without_times(Json json) {
     json.erase("seconds");
     json.erase("images_s");
@@ -599,7 +600,7 @@ class Resume : public testing::OnDevice {
           EXPECT_EQ(one[key][i], other[key][i]) << key << " of step " << one["steps"][i];
       }
     }
-    EXPECT_EQ(without_times(*load_result(a)), without_times(*load_result(b)));
+    EXPECT_EQ(without_times(result_of(a)), without_times(result_of(b)));
     std::ifstream one(a / "log.jsonl"), other(b / "log.jsonl");
     std::string left, right;
     while (true) {
@@ -702,7 +703,7 @@ TEST_P(Resume, DoesTheLastActOnce) {
     EXPECT_TRUE(go_on(killed).finished);
     EXPECT_TRUE(test::read_bytes(killed / "best.safetensors") == best);
     EXPECT_TRUE(test::read_bytes(whole / "best.safetensors") == best);
-    EXPECT_EQ(without_times(*load_result(whole)), without_times(*load_result(killed)));
+    EXPECT_EQ(without_times(result_of(whole)), without_times(result_of(killed)));
     if (own.at("method") == "tpgm") {
       EXPECT_TRUE(test::read_bytes(whole / "radii.json") == test::read_bytes(killed / "radii.json"));
     }
@@ -740,7 +741,7 @@ TEST_P(Resume, ReadsRadiiOfOlderRuns) {
   EXPECT_FALSE(go_on(run, 7).finished);
   auto radii = Json::parse(std::ifstream(run / "radii.json"));
   radii.erase("radius_steps");
-  write_file(run / "radii.json", radii.dump());
+  test::write_file(run / "radii.json", radii.dump());
   EXPECT_TRUE(go_on(run).finished);
   radii = Json::parse(std::ifstream(run / "radii.json"));
   EXPECT_EQ(radii["steps"].size(), 12);
@@ -754,28 +755,6 @@ TEST_P(Resume, RepeatsFromTheRecipe) {
   RunFolder::create(folder_ / "two", again.options, {});
   EXPECT_TRUE(go_on(folder_ / "two").finished);
   expect_same_run(one, folder_ / "two");
-}
-
-TEST(RunFolders, AreNeitherOverwrittenNorMistaken) {
-  const fs::path folder = fs::temp_directory_path() / ("tpgm-run-folders-" + std::to_string(::getpid()));
-  test::remove_folder(folder);
-  const auto options = small_options();
-  EXPECT_HAS(error_of([&] { RunFolder::open(folder / "none"); }), "no recipe.toml");
-  { RunFolder run = RunFolder::create(folder / "run", options, {}); }
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "run", options, {}); }), "`resume`");
-  {
-    RunFolder run = RunFolder::open(folder / "run");
-    EXPECT_FALSE(run.load_state());
-    run.finish({{"method", "ft"}});
-  }
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "run", options, {}); }), "finished run");
-  EXPECT_HAS(error_of([&] { RunFolder::open(folder / "run"); }), "finished");
-  test::write_file(folder / "other" / "thesis.tex", "text");
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "other", options, {}); }), "not empty");
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder / "other" / "thesis.tex", options, {}); }), "is a file");
-  test::write_file(folder / "run" / "result.json", "[1]");
-  EXPECT_HAS(error_of([&] { load_result(folder / "run"); }), "damaged");
-  test::remove_folder(folder);
 }
 
 // --- recipes ----------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ struct MetadataKey {
   /// Says what the tensors are, and not how the file was made: then it also holds for what is made from them.
   bool inherited = false;
 
-  /// An empty value (false, 0) where the key is not there. Throws, naming it, where its text is no such value.
+  /// An empty value (false, 0) where the key is not there. Throws, naming it, where its text is no such
+  /// value.
   T of(const Metadata& metadata) const;
   /// The same; throws where the key is not there.
   T at(const Metadata& metadata) const;

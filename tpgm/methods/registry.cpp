@@ -27,9 +27,10 @@ struct Entry {
 };
 
 template <class M>
-Entry entry(const std::string& name, const std::string& summary) {
+Entry entry(const std::string& name, const std::string& title, const std::string& summary,
+            const std::string& reference) {
   using Options = typename M::Options;
-  Entry result{{name, summary, {}}, {}};
+  Entry result{{name, title, summary, reference, {}}, {}};
   Options defaults;
   Options::fields(defaults, [&](const char* option, const auto& value, const char* help) {
     using T = std::decay_t<decltype(value)>;
@@ -53,17 +54,31 @@ Entry entry(const std::string& name, const std::string& summary) {
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      entry<Ft>("ft", "plain fine-tuning of all layers"),
-      entry<Lp>("lp", "only the head trains"),
-      entry<Pf>("pf", "BatchNorm's weights and biases and the head train"),
-      entry<BitFit>("bitfit", "biases and the head train"),
-      entry<L2Sp>("l2-sp", "a penalty on the squared distance from the anchor"),
-      entry<MarsSp>("mars-sp", "one fixed radius for every tensor"),
-      entry<LpFt>("lp-ft", "the head first, then all layers"),
-      entry<Wise>("wise", "one ratio between the pre-trained and the fine-tuned model"),
-      entry<Tpgm>("tpgm", "radii per tensor, learned on held-out data"),
-      entry<Ftp>("ftp", "radii per tensor, learned from the training gradient"),
-      entry<Spd>("spd", "decay towards the anchor where the gradient asks for it"),
+      entry<Ft>("ft", "FT", "plain fine-tuning of all layers", ""),
+      entry<Lp>("lp", "LP", "only the head trains", ""),
+      entry<Pf>("pf", "PF", "BatchNorm's weights and biases and the head train",
+                "Kanavati, Tsuneki. Partial Transfusion. MIDL 2021."),
+      entry<BitFit>("bitfit", "BitFit", "biases and the head train",
+                    "Zaken, Ravfogel, Goldberg. BitFit. ACL 2022."),
+      entry<L2Sp>("l2-sp", "L2-SP", "a penalty on the squared distance from the anchor",
+                  "Li, Grandvalet, Davoine. Explicit Inductive Bias for Transfer Learning with Convolutional "
+                  "Networks. ICML 2018."),
+      entry<MarsSp>("mars-sp", "MARS-SP", "one fixed radius for every tensor",
+                    "Gouk, Hospedales, Pontil. Distance-Based Regularisation of Deep Networks for "
+                    "Fine-Tuning. ICLR 2021."),
+      entry<LpFt>("lp-ft", "LP-FT", "the head first, then all layers",
+                  "Kumar, Raghunathan, Jones, Ma, Liang. Fine-Tuning can Distort Pretrained Features and "
+                  "Underperform Out-of-Distribution. ICLR 2022."),
+      entry<Wise>("wise", "WISE", "one ratio between the pre-trained and the fine-tuned model",
+                  "Wortsman et al. Robust Fine-Tuning of Zero-Shot Models. CVPR 2022."),
+      entry<Tpgm>("tpgm", "TPGM", "radii per tensor, learned on held-out data",
+                  "Tian, Dai, Ma, He, Liu, Kira. Trainable Projected Gradient Method for Robust Fine-tuning. "
+                  "CVPR 2023."),
+      entry<Ftp>("ftp", "FTP", "radii per tensor, learned from the training gradient",
+                 "Tian, Liu, Smith, Kira. Fast Trainable Projection for Robust Fine-tuning. NeurIPS 2023."),
+      entry<Spd>("spd", "SPD", "decay towards the anchor where the gradient asks for it",
+                 "Tian, Huang, Kira. Rethinking Weight Decay for Robust Fine-Tuning of Foundation Models. "
+                 "NeurIPS 2024."),
   };
   return all;
 }

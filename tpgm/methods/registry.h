@@ -19,7 +19,9 @@ struct OptionInfo {
 
 struct MethodInfo {
   std::string name;
+  std::string title;  ///< As tables call it: "L2-SP".
   std::string summary;
+  std::string reference;  ///< The paper; empty: there is none.
   std::vector<OptionInfo> options;
 };
 

@@ -8,11 +8,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 namespace tpgm {
 namespace {
 
-using Json = RunFolder::Json;
+using Json = nlohmann::ordered_json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 

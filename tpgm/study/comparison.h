@@ -1,6 +1,7 @@
 // Our numbers beside the paper's: as a table, as CSV, as JSON, and what has to be said of them.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,6 +36,6 @@ Table to_table(const PaperComparison& comparison);
 /// A line for each row and test: row,recipe,test,id,mean,std,seeds,paper,paper_std,difference.
 std::string long_csv(const PaperComparison& comparison);
 
-RunFolder::Json to_json(const PaperComparison& comparison);
+nlohmann::ordered_json to_json(const PaperComparison& comparison);
 
 }  // namespace tpgm

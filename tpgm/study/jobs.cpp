@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 
 extern char** environ;
 
@@ -88,7 +89,7 @@ class Runner {
         timed_(context.work_before) {
     for (const auto& job : jobs_) {
       check_folder(job);
-      results_.push_back({job, load_result(job.settings.at("output")), ""});
+      results_.push_back({job, read_result(job.settings.at("output")), ""});
     }
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (results_[i].result) {
@@ -151,7 +152,7 @@ class Runner {
       if (elsewhere_.insert(index).second) say(job.name + " is being made by another process");
       return false;
     }
-    if (auto result = load_result(folder)) {  // another process has made it since we looked
+    if (auto result = read_result(folder)) {  // another process has made it since we looked
       ::close(descriptor);
       finish(index, std::move(result), "");
       return true;
@@ -224,8 +225,8 @@ class Runner {
 
   void ended_with(size_t index, int status) {
     const Job& job = jobs_[index];
-    std::optional<RunFolder::Json> result;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = load_result(job.settings.at("output"));
+    std::optional<RunResult> result;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) result = read_result(job.settings.at("output"));
     if (!result && stop_asked()) return;  // stopped, not failed
     std::string error;
     if (!result) {
@@ -236,15 +237,14 @@ class Runner {
     finish(index, std::move(result), error);
   }
 
-  void finish(size_t index, std::optional<RunFolder::Json> result, const std::string& error) {
+  void finish(size_t index, std::optional<RunResult> result, const std::string& error) {
     const Job& job = jobs_[index];
     ++done_;
     const auto count = fmt::format("({}/{})", context_.before + done_, all());
     if (result) {
-      const auto selection = result->find("selection");
-      const bool known = selection != result->end() && selection->is_number();
       say(fmt::format("{}: {} {}", job.name,
-                      known ? fmt::format("selection {:.2f} %", selection->get<double>()) : "finished",
+                      std::isfinite(result->selection) ? fmt::format("selection {:.2f} %", result->selection)
+                                                       : "finished",
                       count));
       note_seconds(job, *result);
     } else {
@@ -261,10 +261,9 @@ class Runner {
   }
   bool stop_asked() const { return options_.callbacks.stop && options_.callbacks.stop(); }
 
-  void note_seconds(const Job& job, const RunFolder::Json& result) {
-    const auto seconds = result.find("seconds");
-    if (seconds == result.end() || !seconds->is_number()) return;
-    seconds_ += seconds->get<double>();
+  void note_seconds(const Job& job, const RunResult& result) {
+    if (result.seconds == 0) return;
+    seconds_ += result.seconds;
     timed_ += job.work;
   }
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/study/run_record.h"
 #include "tpgm/train/options.h"
-#include "tpgm/train/run_folder.h"
 
 namespace tpgm {
 
@@ -27,8 +27,8 @@ struct Job {
 
 struct JobResult {
   Job job;
-  std::optional<RunFolder::Json> result;  ///< nothing: it failed
-  std::string error;                      ///< the last line it said, then
+  std::optional<RunResult> result;  ///< nothing: it failed
+  std::string error;                ///< the last line it said, then
 };
 
 /// What a process is to do.

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
@@ -20,7 +19,6 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
 
 std::string file_name(std::string name) {
   for (char& c : name) {
@@ -231,7 +229,7 @@ PlanCost TablePlan::cost(DataSizes& sizes) const {
       const auto options = make_options(job.settings);
       const auto one = cost_of(options, sizes.of(options));
       cost += one;
-      if (auto result = known ? load_result(job.settings.at("output")) : std::nullopt) {
+      if (auto result = known ? read_result(job.settings.at("output")) : std::nullopt) {
         results.push_back({job, std::move(result), ""});
         ++total.finished;
       } else {
@@ -300,7 +298,7 @@ bool TablePlan::run(DataSizes& sizes) {
     for (const auto& result : results) {
       if (!result.result) continue;
       so_far.work_before += result.job.work;
-      so_far.seconds_before += result.result->value("seconds", 0.0);
+      so_far.seconds_before += result.result->seconds;
     }
     auto at = results.begin();
     for (const auto& [i, count] : parts) {
@@ -330,7 +328,7 @@ PaperComparison TablePlan::comparison() const {
     const size_t i = find(row.variant);
     if (!rows_[i].wanted) continue;
     const auto& best = outcomes_[i].best;
-    std::vector<Json> results;
+    std::vector<RunResult> results;
     for (const auto& run : best) results.push_back(*run.result);
     all.rows.push_back({row.label, row.variant, scores_of(results), row.numbers,
                         best.empty() ? "" : chosen_text(best.front().job.swept), best.size(),
@@ -347,13 +345,11 @@ std::vector<std::string> TablePlan::facts() const {
   for (const size_t i : order_) {
     for (const auto& result : outcomes_[i].results) {
       if (!result.result) continue;
-      seconds += result.result->value("seconds", 0.0);
+      seconds += result.result->seconds;
       seeds.insert(result.job.seed);
-      for (const auto& test : result.result->at("tests"))
-        classes[test.at("name")].insert(test.value("scored_classes", int64_t{0}));
-      std::ifstream stream(fs::path(result.job.settings.at("output")) / "environment.json");
-      const auto environment = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
-      if (environment.is_object()) devices.insert(environment.value("device", "?"));
+      for (const auto& test : result.result->tests) classes[test.name].insert(test.scored_classes);
+      if (const auto environment = read_environment(result.job.settings.at("output")))
+        devices.insert(environment->device.empty() ? "?" : environment->device);
     }
   }
   lines.push_back(seeds.size() > 1

@@ -46,15 +46,15 @@ double ResultRow::average(bool id) const {
   return count > 0 ? sum / count : kNone;
 }
 
-std::vector<Score> scores_of(const std::vector<RunFolder::Json>& results) {
+std::vector<Score> scores_of(const std::vector<RunResult>& results) {
   std::vector<Score> scores;
   for (const auto& result : results) {
-    for (size_t i = 0; i < result.at("tests").size(); ++i) {
-      const auto& test = result["tests"][i];
-      if (&result == &results.front()) scores.push_back({test.at("name"), test.at("id"), {}});
-      TORCH_CHECK(i < scores.size() && scores[i].test == test.at("name").get<std::string>(),
+    for (size_t i = 0; i < result.tests.size(); ++i) {
+      const auto& test = result.tests[i];
+      if (&result == &results.front()) scores.push_back({test.name, test.id, {}});
+      TORCH_CHECK(i < scores.size() && scores[i].test == test.name,
                   "[results] runs of one row were tested on different data");
-      scores[i].values.push_back(test.at("top1").is_null() ? kNone : test.at("top1").get<double>());
+      scores[i].values.push_back(test.top1);
     }
   }
   return scores;

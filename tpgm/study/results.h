@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tpgm/report/table.h"
-#include "tpgm/train/run_folder.h"
+#include "tpgm/study/run_record.h"
 
 namespace tpgm {
 
@@ -28,8 +28,8 @@ struct ResultRow {
   double average(bool id) const;
 };
 
-/// The scores of runs of one row, from their result.json.
-std::vector<Score> scores_of(const std::vector<RunFolder::Json>& results);
+/// The scores of runs of one row, one for each seed.
+std::vector<Score> scores_of(const std::vector<RunResult>& results);
 
 /// Tests in distribution, tests out of it, averages, and changes relative to the row `reference` in per cent.
 /// Every row has the same tests. The best of each column is marked. `titles` replace the names of tests.

@@ -15,12 +15,12 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/methods/registry.h"
 
 namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
 
 constexpr int kDeepest = 8;  // of runs that started from runs
 
@@ -91,44 +91,32 @@ RowKind kind_of(const TrainOptions& options) {
   return RowKind::kOther;
 }
 
+// The place of a run's method among methods().
+size_t method_place(const TrainOptions& options) {
+  const auto found = std::find_if(methods().begin(), methods().end(),
+                                  [&](const auto& method) { return method.name == options.method; });
+  return static_cast<size_t>(found - methods().begin());
+}
+
 std::string name_of(const ReportRow& row) {
-  static const std::map<std::string, std::string> kNames{
-      {"lp", "LP"},         {"pf", "PF"},   {"l2-sp", "L2-SP"}, {"mars-sp", "MARS-SP"},
-      {"bitfit", "BitFit"}, {"ftp", "FTP"}, {"lp-ft", "LP-FT"}, {"spd", "SPD"}};
+  if (row.kind == RowKind::kZeroShot) return "Zero-shot";
+  if (row.kind == RowKind::kPretrained) return "Pre-trained";
   const auto& options = row.run().options;
-  switch (row.kind) {
-    case RowKind::kZeroShot:
-      return "Zero-shot";
-    case RowKind::kPretrained:
-      return "Pre-trained";
-    case RowKind::kFt:
-      return "FT";
-    case RowKind::kWise:
-      return fmt::format("WISE {:g}", method_number(options, "ratio"));
-    case RowKind::kTpgm:
-      return "TPGM";
-    case RowKind::kTpgmC:
-      return fmt::format("TPGM-C μ={:g}", method_number(options, "mu"));
-    case RowKind::kOther:
-      break;
-  }
-  const auto found = kNames.find(options.method);
-  return found == kNames.end() ? printable(options.method) : found->second;
+  const auto title = methods().at(method_place(options)).title;
+  if (row.kind == RowKind::kWise) return fmt::format("{} {:g}", title, method_number(options, "ratio"));
+  if (row.kind == RowKind::kTpgmC) return fmt::format("{}-C μ={:g}", title, method_number(options, "mu"));
+  return title;
 }
 
 // Where a row stands, and rows of one method among each other.
-std::tuple<int, double> rank(const ReportRow& row) {
-  static const std::map<std::string, int> kMethods{{"lp", 2},   {"ft", 3},  {"l2-sp", 4},  {"lp-ft", 5},
-                                                   {"wise", 6}, {"pf", 7},  {"bitfit", 8}, {"mars-sp", 9},
-                                                   {"ftp", 11}, {"spd", 12}};
+std::tuple<size_t, double> rank(const ReportRow& row) {
   if (row.kind == RowKind::kZeroShot) return {0, 0};
   if (row.kind == RowKind::kPretrained) return {1, 0};
   const auto& options = row.run().options;
-  if (row.kind == RowKind::kWise) return {6, method_number(options, "ratio")};
-  if (row.kind == RowKind::kTpgm) return {13, 0};
-  if (row.kind == RowKind::kTpgmC) return {14, method_number(options, "mu")};
-  const auto found = kMethods.find(options.method);
-  return {found == kMethods.end() ? 10 : found->second, 0};
+  const double number = row.kind == RowKind::kWise    ? method_number(options, "ratio")
+                        : row.kind == RowKind::kTpgmC ? method_number(options, "mu")
+                                                      : 0;
+  return {2 + method_place(options), number};
 }
 
 std::string setting_text(const std::string& key, const std::string& value) {
@@ -187,39 +175,26 @@ void tell_apart(const std::vector<ReportRow*>& rows) {
   }
 }
 
-FinishedRun load_run(const fs::path& path, const Json& result) {
+FinishedRun load_run(const fs::path& path, const RunResult& result) {
   FinishedRun run{path, load_recipe(path / "recipe.toml").settings, {}, result};
   run.options = make_options(run.settings);
-  try {
-    for (const auto& test : result.at("tests")) {
-      test.at("name").get<std::string>();
-      test.at("id").get<bool>();
-      test.at("pictures").get<int64_t>();
-      TORCH_CHECK(test.at("top1").is_number(), "[report] '", shown(path),
-                  "': no picture of a test could be read");
-    }
-  } catch (const Json::exception&) {
-    TORCH_CHECK(false, "[report] '", shown(path / "result.json"), "' is damaged: it has no tests");
-  }
+  for (const auto& test : result.tests)
+    TORCH_CHECK(std::isfinite(test.top1), "[report] '", shown(path), "': no picture of a test could be read");
   return run;
 }
 
-std::string test_text(const Json& test) {
-  return fmt::format("{} ({}, {} pictures)", printable(test.at("name").get<std::string>()),
-                     test.at("id").get<bool>() ? "ID" : "OOD", test.at("pictures").get<int64_t>());
+std::string test_text(const RunTest& test) {
+  return fmt::format("{} ({}, {} pictures)", printable(test.name), test.id ? "ID" : "OOD", test.images);
 }
 
 // The tests in the first run's order; they must be the same.
 void order_tests(FinishedRun& run, const FinishedRun& first) {
-  const auto& wanted = first.result.at("tests");
-  auto& tests = run.result.at("tests");
-  Json ordered = Json::array();
+  const auto& wanted = first.result.tests;
+  auto& tests = run.result.tests;
+  std::vector<RunTest> ordered;
   for (const auto& test : wanted) {
     for (const auto& each : tests) {
-      const bool same = test.at("name") == each.at("name") && test.at("id") == each.at("id") &&
-                        test.at("pictures") == each.at("pictures") &&
-                        test.value("scored_classes", 0) == each.value("scored_classes", 0);
-      if (same) ordered.push_back(each);
+      if (test.same_data(each)) ordered.push_back(each);
     }
   }
   if (ordered.size() == wanted.size() && tests.size() == wanted.size()) {
@@ -254,11 +229,7 @@ void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>&
 
 double selection_of(const ReportRow& row) {
   double sum = 0;
-  for (const auto& run : row.runs) {
-    const auto found = run.result.find("selection");
-    sum += found != run.result.end() && found->is_number() ? found->get<double>()
-                                                           : std::numeric_limits<double>::quiet_NaN();
-  }
+  for (const auto& run : row.runs) sum += run.result.selection;
   return sum / static_cast<double>(row.runs.size());
 }
 
@@ -296,7 +267,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   RunSet set;
   std::vector<FinishedRun> runs;
   for (const auto& path : all_runs(paths)) {
-    if (const auto result = load_result(path)) {
+    if (const auto result = read_result(path)) {
       runs.push_back(load_run(path, *result));
     } else {
       set.unfinished.push_back(path);
@@ -325,7 +296,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   for (auto& row : set.rows) {
     row.kind = kind_of(row.run().options);
     row.name = name_of(row);
-    std::vector<Json> results;
+    std::vector<RunResult> results;
     for (const auto& run : row.runs) results.push_back(run.result);
     row.scores = scores_of(results);
   }
@@ -344,7 +315,7 @@ std::vector<SummaryRow> summary_rows(const RunSet& runs) {
   std::vector<SummaryRow> rows;
   for (const auto& row : runs.rows) {
     rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row)});
-    for (const auto& test : row.run().result.at("tests")) rows.back().pictures.push_back(test.at("pictures"));
+    for (const auto& test : row.run().result.tests) rows.back().pictures.push_back(test.images);
   }
   return rows;
 }

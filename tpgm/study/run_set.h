@@ -1,4 +1,4 @@
-// Finished runs as rows of one table: grouped by seed, named as people call them, in the paper's order.
+// Finished runs as rows of one table: grouped by seed, named as people call them, in the order of methods().
 #pragma once
 
 #include <filesystem>
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "tpgm/study/results.h"
+#include "tpgm/study/run_record.h"
 #include "tpgm/study/summary.h"
 #include "tpgm/train/options.h"
-#include "tpgm/train/run_folder.h"
 
 namespace tpgm {
 
@@ -16,7 +16,7 @@ struct FinishedRun {
   std::filesystem::path path;
   Settings settings;     ///< of its recipe.toml
   TrainOptions options;  ///< the same
-  RunFolder::Json result;
+  RunResult result;
 };
 
 /// Runs that differ in nothing but their seed.

@@ -10,17 +10,19 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
+using Json = nlohmann::ordered_json;
 
 struct Axis {
   std::string key;
@@ -93,10 +95,7 @@ Json to_json(const Settings& settings) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-std::string text_of(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || !found->is_number() ? "" : fmt::format("{}", found->get<double>());
-}
+std::string text_of(double value) { return std::isnan(value) ? "" : fmt::format("{}", value); }
 
 std::string every_run(const std::vector<JobResult>& results) {
   std::set<std::string> keys;
@@ -104,7 +103,7 @@ std::string every_run(const std::vector<JobResult>& results) {
   for (const auto& result : results) {
     for (const auto& [key, value] : result.job.swept) keys.insert(key);
     if (!result.result || !tests.empty()) continue;
-    for (const auto& test : result.result->at("tests")) tests.push_back(test.at("name"));
+    for (const auto& test : result.result->tests) tests.push_back(test.name);
   }
   Table table;
   table.columns.assign(keys.begin(), keys.end());
@@ -117,9 +116,9 @@ std::string every_run(const std::vector<JobResult>& results) {
       cells.push_back(result.job.swept.contains(key) ? result.job.swept.at(key) : "");
     cells.push_back(result.job.seed);
     cells.emplace_back(result.result ? "finished" : "failed");
-    cells.push_back(result.result ? text_of(*result.result, "selection") : "");
+    cells.push_back(result.result ? text_of(result.result->selection) : "");
     for (size_t i = 0; i < tests.size(); ++i)
-      cells.push_back(result.result ? text_of(result.result->at("tests").at(i), "top1") : "");
+      cells.push_back(result.result ? text_of(result.result->tests.at(i).top1) : "");
     cells.push_back(result.job.settings.at("output"));
   }
   return to_csv(table);
@@ -132,7 +131,7 @@ Json as_json(const JobResult& result) {
                {"run", result.job.settings.at("output")},
                {"status", result.result ? "finished" : "failed"}};
   if (result.result) {
-    json["result"] = *result.result;
+    json["result"] = Json::parse(result.result->json);
   } else {
     json["error"] = result.error;
   }
@@ -240,9 +239,7 @@ void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes) {
 double mean_selection(const std::vector<JobResult>& group) {
   double sum = 0;
   for (const auto& each : group) {
-    const auto selection = each.result ? each.result->find("selection") : Json::const_iterator();
-    const bool known = each.result && selection != each.result->end() && selection->is_number();
-    sum += known ? selection->get<double>() : std::numeric_limits<double>::quiet_NaN();
+    sum += each.result ? each.result->selection : std::numeric_limits<double>::quiet_NaN();
   }
   return sum / static_cast<double>(group.size());
 }
@@ -303,7 +300,7 @@ SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options) {
   write_text(folder / "sweep.csv", every_run(result.runs));
   for (const auto& [method, runs] : by_method(result.runs)) {
     SweepRow row{method, best_of(runs), {}, ""};
-    std::vector<Json> found;
+    std::vector<RunResult> found;
     for (const auto& run : row.best) found.push_back(*run.result);
     row.scores = scores_of(found);
     Settings swept = row.best.empty() ? Settings() : row.best.front().job.swept;

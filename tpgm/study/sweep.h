@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,6 @@ struct SweepResult {
 /// run, and where there is a table() table.tex, table.md and table.csv.
 SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options);
 
-RunFolder::Json to_json(const SweepResult& result);
+nlohmann::ordered_json to_json(const SweepResult& result);
 
 }  // namespace tpgm

@@ -413,14 +413,14 @@ void Trainer::log_step() {
   const double lr = schedule_.lr(step_ - 1);
   if (log_) {
     log_->log({{"event", "step"},
-                  {"step", step_},
-                  {"epoch", epochs_done_ + 1},
-                  {"phase", schedule_.phases()[schedule_.phase(step_ - 1)].name},
-                  {"lr", lr},
-                  {"loss", number(loss)},
-                  {"accuracy", number(accuracy)},
-                  {"images_s", number(clock_->images_s())},
-                  {"seconds", seconds_before_ + Clock::since(clock_->begin)}});
+               {"step", step_},
+               {"epoch", epochs_done_ + 1},
+               {"phase", schedule_.phases()[schedule_.phase(step_ - 1)].name},
+               {"lr", lr},
+               {"loss", number(loss)},
+               {"accuracy", number(accuracy)},
+               {"images_s", number(clock_->images_s())},
+               {"seconds", seconds_before_ + Clock::since(clock_->begin)}});
     log_->scalar("train/loss", loss, step_);
     log_->scalar("train/accuracy", accuracy, step_);
     log_->scalar("train/lr", lr, step_);
@@ -502,7 +502,7 @@ void Trainer::finish() {
   if (log_) {
     for (const auto& [step, radii] : last_radii_) log_->radii(step_, radii, NamedNumbers(), step);
     log_->radii(step_, method_.radii(), method_.ratios(),
-                   last_steps_ > 0 ? std::optional(last_steps_) : std::nullopt);
+                last_steps_ > 0 ? std::optional(last_steps_) : std::nullopt);
   }
   NamedTensors all_predictions;
   const auto selected = select();
@@ -529,10 +529,10 @@ void Trainer::finish() {
     const auto& accuracy = result_.tests.back().accuracy;
     if (log_) {
       log_->log({{"event", "test"},
-                    {"name", test.name},
-                    {"id", test.id},
-                    {"top1", number(accuracy.top1())},
-                    {"pictures", accuracy.pictures}});
+                 {"name", test.name},
+                 {"id", test.id},
+                 {"top1", number(accuracy.top1())},
+                 {"pictures", accuracy.pictures}});
       log_->scalar("test/" + test.name, accuracy.top1(), step_);
     }
   }
@@ -610,19 +610,19 @@ void Trainer::save_state() {
   tensors.insert("random.cpu", generator(at::kCPU).get_state());
   if (setup_.device.is_cuda()) tensors.insert("random.cuda", generator(setup_.device).get_state());
   log_->save_state(tensors, {{"step", step_},
-                                {"data", data_fingerprint_},
-                                {"epochs_done", epochs_done_},
-                                {"best_epoch", best_epoch_},
-                                {"best", best_},
-                                {"radius_batches", radius_batches_},
-                                {"skipped", skipped_},
-                                {"epoch_loss", epoch_loss_},
-                                {"epoch_right", epoch_right_},
-                                {"epoch_images", epoch_images_},
-                                {"window_loss", clock_->loss},
-                                {"window_right", clock_->right},
-                                {"window_images", clock_->images},
-                                {"seconds", seconds_before_ + Clock::since(clock_->begin)}});
+                             {"data", data_fingerprint_},
+                             {"epochs_done", epochs_done_},
+                             {"best_epoch", best_epoch_},
+                             {"best", best_},
+                             {"radius_batches", radius_batches_},
+                             {"skipped", skipped_},
+                             {"epoch_loss", epoch_loss_},
+                             {"epoch_right", epoch_right_},
+                             {"epoch_images", epoch_images_},
+                             {"window_loss", clock_->loss},
+                             {"window_right", clock_->right},
+                             {"window_images", clock_->images},
+                             {"seconds", seconds_before_ + Clock::since(clock_->begin)}});
   saved_step_ = step_;
 }
 

@@ -165,41 +165,13 @@ const ReportRow* begin_of(const Curve& wise, const RunSet& runs) {
   return nullptr;
 }
 
-/// A run's summary.csv: no field of it has commas or quotes.
-struct Epochs {
-  std::vector<double> epoch, loss, accuracy;  // accuracy may be NaN
-
-  explicit Epochs(const std::string& text) {
-    std::istringstream lines(text);
-    std::vector<std::string> names;
-    for (std::string line; std::getline(lines, line);) {
-      std::vector<std::string> fields;
-      std::istringstream parts(line);
-      for (std::string field; std::getline(parts, field, ',');) fields.push_back(field);
-      if (names.empty()) {
-        names = fields;
-        continue;
-      }
-      const auto number = [&](const char* name) {
-        const auto at = std::find(names.begin(), names.end(), name);
-        const auto i = static_cast<size_t>(at - names.begin());
-        return i < fields.size() ? to_number(fields[i]) : std::numeric_limits<double>::quiet_NaN();
-      };
-      if (!std::isfinite(number("epoch"))) continue;
-      epoch.push_back(number("epoch"));
-      loss.push_back(number("train_loss"));
-      accuracy.push_back(number("selection_accuracy"));
-    }
-  }
-};
-
-void add_finite(std::vector<Series>& all, const std::string& name, const std::vector<double>& x,
-                const std::vector<double>& y) {
+void add_finite(std::vector<Series>& all, const std::string& name, const std::vector<EpochRecord>& epochs,
+                double EpochRecord::*value) {
   Series series{name, {}, {}};
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (!std::isfinite(y[i])) continue;
-    series.x.push_back(x[i]);
-    series.y.push_back(y[i]);
+  for (const auto& epoch : epochs) {
+    if (!std::isfinite(epoch.*value)) continue;
+    series.x.push_back(epoch.epoch);
+    series.y.push_back(epoch.*value);
   }
   if (!series.x.empty()) all.push_back(std::move(series));
 }
@@ -270,14 +242,14 @@ Section plane_section(const RunSet& runs) {
 Section training_section(const RunSet& runs) {
   Section section{"Training", {}};
   // Runs that were trained alike (WISE does nothing before the end) are one line.
-  std::vector<std::pair<std::string, std::vector<std::string>>> trained;
+  std::vector<std::pair<EpochHistory, std::vector<std::string>>> trained;
   for (const auto& row : runs.rows) {
-    const auto text = read_text(row.run().path / "summary.csv").value_or("");
-    if (Epochs(text).epoch.empty()) continue;
-    const auto same =
-        std::find_if(trained.begin(), trained.end(), [&](const auto& each) { return each.first == text; });
+    const auto history = read_epochs(row.run().path);
+    if (history.epochs.empty()) continue;
+    const auto same = std::find_if(trained.begin(), trained.end(),
+                                   [&](const auto& each) { return each.first.csv == history.csv; });
     if (same == trained.end()) {
-      trained.push_back({text, {row.name}});
+      trained.push_back({history, {row.name}});
     } else {
       same->second.push_back(row.name);
     }
@@ -290,10 +262,10 @@ Section training_section(const RunSet& runs) {
   Plot accuracy{
       .title = "Accuracy on selection data", .x_label = "epoch", .y_label = "accuracy (%)", .series = {}};
   for (size_t i = 0; i < std::min(trained.size(), kMostLines); ++i) {
-    const Epochs epochs(trained[i].first);
+    const auto& epochs = trained[i].first.epochs;
     const std::string name = fmt::format("{}", fmt::join(trained[i].second, ", "));
-    add_finite(loss.series, name, epochs.epoch, epochs.loss);
-    add_finite(accuracy.series, name, epochs.epoch, epochs.accuracy);
+    add_finite(loss.series, name, epochs, &EpochRecord::train_loss);
+    add_finite(accuracy.series, name, epochs, &EpochRecord::selection_accuracy);
   }
   std::string note = " The first seed of each.";
   if (trained.size() > kMostLines)

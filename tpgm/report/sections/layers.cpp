@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 
@@ -20,7 +19,6 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostColumns = 64, kMostMapRows = 40, kMostLines = 12, kMostPlots = 3;
@@ -104,35 +102,24 @@ Distances distances(const Origin& origin, const fs::path& best) {
   return result;
 }
 
-/// radii.json of a run.
+/// What a run's radii.json has for figures.
 struct Recorded {
   std::vector<std::string> names;
-  std::vector<double> at;  // steps of the last act, or of training
-  bool last_act = false;
+  std::vector<double> at;  // steps of the finish, or of training
+  bool finish = false;
   std::vector<std::vector<double>> radii;
   std::vector<double> ratios;  // the last; may be empty
 
   explicit Recorded(const fs::path& run) {
-    std::ifstream stream(run / "radii.json");
-    if (!stream) return;
-    const auto json = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
-    try {
-      const std::vector<std::string> found = json.at("names");
-      const auto& steps = json.at("steps");
-      const auto acts = json.value("radius_steps", Json::array());  // older runs have none
-      last_act = !acts.empty() && !acts.back().is_null();
-      for (size_t i = 0; i < steps.size(); ++i) {
-        std::vector<double> now = json.at("ratios").at(i);
-        if (now.size() == found.size()) ratios = std::move(now);
-        if (last_act && acts.at(i).is_null()) continue;
-        now = json.at("radii").at(i).get<std::vector<double>>();
-        if (now.size() != found.size()) continue;
-        at.push_back(last_act ? acts.at(i).get<double>() : steps.at(i).get<double>());
-        radii.push_back(std::move(now));
-      }
-      names = found;
-    } catch (const Json::exception&) {
-      TORCH_CHECK(false, "[report] '", (run / "radii.json").string(), "' is damaged");
+    const auto history = read_radii(run);
+    if (!history) return;
+    names = history->names;
+    finish = !history->entries.empty() && history->entries.back().radius_step;
+    for (const auto& entry : history->entries) {
+      if (entry.ratios.size() == names.size()) ratios = entry.ratios;
+      if ((finish && !entry.radius_step) || entry.radii.size() != names.size()) continue;
+      at.push_back(static_cast<double>(finish ? *entry.radius_step : entry.step));
+      radii.push_back(entry.radii);
     }
   }
 };
@@ -360,7 +347,7 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     const Blocks blocks(origins.of(row->run()).model.get(), recorded.names);
     const size_t stride = (blocks.names().size() + kMostLines - 1) / kMostLines;
     Plot plot{.title = fmt::format("Radii of {}", row->name),
-              .x_label = recorded.last_act ? "radius step" : "training step",
+              .x_label = recorded.finish ? "radius step" : "training step",
               .y_label = "mean radius γ",
               .series = {}};
     for (size_t b = 0; b < blocks.names().size(); b += stride) {
@@ -374,7 +361,7 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     section.blocks.emplace_back(to_figure(
         fmt::format("radii-{}", i + 1),
         fmt::format("The mean over each block's tensors{}.{}{}",
-                    recorded.last_act ? ", while they are learned at the end" : "",
+                    recorded.finish ? ", while they are learned at the end" : "",
                     stride > 1 ? fmt::format(" Every {} of {} blocks.",
                                              stride == 2   ? "second"
                                              : stride == 3 ? "third"

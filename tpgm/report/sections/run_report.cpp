@@ -6,18 +6,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <sstream>
 
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 #include "tpgm/report/sections/sections.h"
 
 namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = RunFolder::Json;
 
 Table table_of(const RunSet& runs) {
   std::vector<ResultRow> rows;
@@ -74,25 +73,19 @@ std::string difference(const std::string& recipe, const std::string& other) {
   return text;
 }
 
-std::string text_in(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) return "";
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
 Section recipe_section(const RunSet& runs) {
   Section section{"How to do it again", {}};
   std::string commands;
   std::set<std::string> machines;
   for (const auto& row : runs.rows) {
     for (const auto& run : row.runs) {
-      const auto json = Json::parse(read_text(run.path / "environment.json").value_or(""), nullptr, false);
-      if (!json.is_object()) continue;
+      const auto environment = read_environment(run.path);
+      if (!environment) continue;
       commands += fmt::format("# {}, {}\n{}\n", row.name, printable(run.path.string(), kMaxPath),
-                              printable(text_in(json, "command"), 4 * kMaxPath));
-      machines.insert(printable(fmt::format("tpgm {}, LibTorch {}, {}, {} threads", text_in(json, "version"),
-                                            text_in(json, "libtorch"), text_in(json, "device"),
-                                            text_in(json, "threads"))));
+                              printable(environment->command, 4 * kMaxPath));
+      machines.insert(
+          printable(fmt::format("tpgm {}, LibTorch {}, {}, {} threads", environment->version,
+                                environment->libtorch, environment->device, environment->threads)));
     }
   }
   if (!machines.empty())
@@ -126,11 +119,11 @@ std::string subtitle_of(const RunSet& runs) {
                                       : printable(checkpoint.filename().string()) + " fine-tuned";
       if (!run.options.train.empty()) start += " on " + printable(run.options.train);
       starts.insert(start);
-      const auto json = Json::parse(read_text(run.path / "environment.json").value_or(""), nullptr, false);
-      if (!json.is_object()) continue;
-      if (const auto device = text_in(json, "device"); !device.empty())
+      const auto environment = read_environment(run.path);
+      if (!environment) continue;
+      if (const auto& device = environment->device; !device.empty())
         devices.insert(device == "cpu" ? "CPU" : printable(device));
-      if (const auto day = text_in(json, "started").substr(0, 10); !day.empty()) days.insert(printable(day));
+      if (const auto day = environment->started.substr(0, 10); !day.empty()) days.insert(printable(day));
     }
   }
   std::vector<std::string> parts = {fmt::format("{} {}", count, count == 1 ? "run" : "runs")};

@@ -1,5 +1,5 @@
-// Files of a run, and how they go on after a kill.
-#include "tpgm/train/run_folder.h"
+// Files of a run, and how they continue after a kill.
+#include "tpgm/study/run_folder.h"
 
 #include <c10/util/Exception.h>
 #include <fcntl.h>
@@ -31,14 +31,6 @@ double now() {
 
 std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-Json read_json(const fs::path& path) {
-  const auto text = read_text(path);
-  TORCH_CHECK(text, "[RunFolder] cannot read '", path.string(), "'");
-  auto json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  TORCH_CHECK(json.is_object(), "[RunFolder] '", path.string(), "' is damaged: it is no JSON object");
-  return json;
 }
 
 /// Lines that are appended, each as a whole.
@@ -74,12 +66,6 @@ class AppendedFile {
 
 }  // namespace
 
-void write_file(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, "RunFolder");
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
 /// Two processes must not write to one run. Goes with the process, however that ends.
 class FolderLock {
  public:
@@ -100,11 +86,7 @@ struct RunFolder::Impl {
   std::unique_ptr<FolderLock> lock;
   std::unique_ptr<AppendedFile> log, summary;
   std::unique_ptr<EventFile> events;
-  Json radii = {{"names", Json::array()},
-                {"steps", Json::array()},
-                {"radii", Json::array()},
-                {"ratios", Json::array()},
-                {"radius_steps", Json::array()}};
+  RadiusHistory radii;
   bool radii_changed = false;
 
   void histogram(const std::vector<double>& ratios, int64_t step) const {
@@ -120,7 +102,7 @@ struct RunFolder::Impl {
     events = std::make_unique<EventFile>(path / kEvents, whole ? events_size : 0);
   }
   void write_radii() {
-    if (radii_changed) write_file(path / "radii.json", dump(radii) + "\n");
+    if (radii_changed) write_text(path / "radii.json", to_text(radii));
     radii_changed = false;
   }
 };
@@ -147,7 +129,8 @@ void RunFolder::check_new(const fs::path& path) {
   TORCH_CHECK(empty, "[train] `output` '", path.string(), "' is not empty; take another folder");
 }
 
-RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, const Json& environment) {
+RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
+                            const RunEnvironment& environment) {
   check_new(path);
   std::error_code error;
   fs::create_directories(path, error);
@@ -155,8 +138,8 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options, c
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  write_file(path / "environment.json", dump(environment, 2) + "\n");
-  write_file(path / "recipe.toml", to_toml(options));
+  write_text(path / "environment.json", to_text(environment));
+  write_text(path / "recipe.toml", to_toml(options));
   impl->open_logs(0, 0, 0);
   return RunFolder(std::move(impl));
 }
@@ -197,18 +180,16 @@ void RunFolder::scalar(const std::string& tag, double value, int64_t step) {
 
 void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
                       std::optional<int64_t> radius_step) {
-  auto& json = impl_->radii;
-  if (radii.is_empty()) return;  // of a run that was stopped in its last act there are none any more
-  if (!json["steps"].empty() && json["steps"].back() == step) {
-    // After the last step there may be nothing new, and a last act that was killed is there already.
-    const auto& last = json["radius_steps"].back();
-    if (!radius_step || (!last.is_null() && last.get<int64_t>() >= *radius_step)) return;
+  auto& history = impl_->radii;
+  if (radii.is_empty()) return;  // of a run that was stopped while it finished there are none any more
+  if (!history.entries.empty() && history.entries.back().step == step) {
+    // After the last step there may be nothing new, and what was recorded of a finish that was killed is
+    // there already.
+    const auto& last = history.entries.back().radius_step;
+    if (!radius_step || (last && *last >= *radius_step)) return;
   }
-  json["names"] = radii.keys();
-  json["steps"].push_back(step);
-  json["radii"].push_back(radii.values());
-  json["ratios"].push_back(ratios.values());
-  json["radius_steps"].push_back(radius_step ? Json(*radius_step) : Json(nullptr));
+  history.names = radii.keys();
+  history.entries.push_back({step, radius_step, radii.values(), ratios.values()});
   impl_->radii_changed = true;
   impl_->histogram(ratios.values(), step);
 }
@@ -225,7 +206,7 @@ RunLog::Weights RunFolder::load_weights(const std::string& name) const {
 
 fs::path RunFolder::save_text(const std::string& name, const std::string& text) {
   const fs::path file = impl_->path / (name + ".txt");
-  write_file(file, text);
+  write_text(file, text);
   return file;
 }
 
@@ -235,7 +216,7 @@ void RunFolder::save_predictions(const NamedTensors& tests) {
 
 void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   impl_->write_radii();
-  numbers["radii"] = impl_->radii["steps"].size();
+  numbers["radii"] = impl_->radii.entries.size();
   numbers["log_bytes"] = impl_->log->size();
   numbers["summary_bytes"] = impl_->summary->size();
   numbers["events_bytes"] = impl_->events->flush();
@@ -257,18 +238,17 @@ std::optional<RunFolder::State> RunFolder::load_state() {
               "' is no state of a run");
   state.tensors = opened.tensors();
   impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
-  if (fs::exists(impl_->path / "radii.json")) {
+  if (auto saved = read_radii(impl_->path)) {
     const int64_t step = state.numbers.value("step", int64_t{0});
-    const auto saved = read_json(impl_->path / "radii.json");
-    auto& kept = impl_->radii;
-    kept["names"] = saved.at("names");
-    for (size_t i = 0; i < saved.at("steps").size() && saved["steps"][i].get<int64_t>() <= step; ++i) {
-      for (const char* key : {"steps", "radii", "ratios"}) kept[key].push_back(saved.at(key).at(i));
-      kept["radius_steps"].push_back(saved.contains("radius_steps") ? saved["radius_steps"].at(i)
-                                                                    : Json(nullptr));
-      // Of the last act, which comes after the last state: the events were cut back to before it.
-      if (i >= state.numbers.value("radii", i + 1)) impl_->histogram(kept["ratios"].back(), step);
-    }
+    auto& entries = saved->entries;
+    entries.erase(
+        std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.step > step; }),
+        entries.end());
+    // What was recorded while the run finished comes after the last state: the events were cut back to before
+    // it.
+    for (size_t i = state.numbers.value("radii", entries.size()); i < entries.size(); ++i)
+      impl_->histogram(entries[i].ratios, step);
+    impl_->radii = *std::move(saved);
   }
   return state;
 }
@@ -276,19 +256,9 @@ std::optional<RunFolder::State> RunFolder::load_state() {
 void RunFolder::finish(const Json& result) {
   impl_->write_radii();
   impl_->events->flush();
-  write_file(impl_->path / "result.json", dump(result, 2) + "\n");
+  write_text(impl_->path / "result.json", dump(result, 2) + "\n");
   std::error_code ignored;
   fs::remove(state_path(), ignored);
-}
-
-std::optional<Json> load_result(const fs::path& run) {
-  if (!fs::exists(run / "result.json")) return std::nullopt;
-  return read_json(run / "result.json");
-}
-
-bool is_run(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path / "recipe.toml", ignored);
 }
 
 }  // namespace tpgm

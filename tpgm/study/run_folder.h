@@ -1,4 +1,4 @@
-// A run on disk: its recipe, logs, checkpoints and result.
+// A run on disk, as the trainer writes it: its recipe, logs, checkpoints and result. run_record.h reads it.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "tpgm/study/run_record.h"
 #include "tpgm/train/options.h"
 #include "tpgm/train/run_log.h"
 
@@ -38,7 +39,7 @@ class RunFolder : public RunLog {
   static void check_new(const std::filesystem::path& path);
   /// A new run: throws if the folder holds anything.
   static RunFolder create(const std::filesystem::path& path, const TrainOptions& options,
-                          const Json& environment);
+                          const RunEnvironment& environment);
   /// A run that was begun: throws if there is none, or it is finished.
   static RunFolder open(const std::filesystem::path& path);
   RunFolder(RunFolder&&) noexcept;
@@ -65,14 +66,5 @@ class RunFolder : public RunLog {
   explicit RunFolder(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-/// Of a finished run; nothing if it is not, or is none. Throws for a damaged file.
-std::optional<RunFolder::Json> load_result(const std::filesystem::path& run);
-
-/// True if the folder has a recipe.toml.
-bool is_run(const std::filesystem::path& path);
-
-/// Writes `text` to `path`, complete or not at all.
-void write_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace tpgm

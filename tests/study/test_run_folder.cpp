@@ -1,0 +1,168 @@
+// A run folder: what is written is what is read, and what is damaged is a sentence.
+#include "tpgm/study/run_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/study/study_files.h"
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using test::error_of;
+
+class RunFolders : public test::Scratch {
+ protected:
+  fs::path run() const { return folder_ / "run"; }
+};
+
+NamedNumbers numbers(const std::vector<std::pair<std::string, double>>& items) {
+  NamedNumbers result;
+  for (const auto& [name, value] : items) result.insert(name, value);
+  return result;
+}
+
+TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
+  const TrainOptions options;
+  EXPECT_HAS(error_of([&] { RunFolder::open(folder_ / "none"); }), "no recipe.toml");
+  { RunFolder folder = RunFolder::create(run(), options, {}); }
+  EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "`resume`");
+  {
+    RunFolder folder = RunFolder::open(run());
+    EXPECT_FALSE(folder.load_state());
+    folder.finish({{"method", "ft"}});
+  }
+  EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "finished run");
+  EXPECT_HAS(error_of([&] { RunFolder::open(run()); }), "finished");
+  test::write_file(folder_ / "other" / "thesis.tex", "text");
+  EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other", options, {}); }), "not empty");
+  EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }), "is a file");
+}
+
+TEST_F(RunFolders, AreReadAsTheyWereWritten) {
+  EXPECT_FALSE(is_run(run()));
+  {
+    RunFolder folder = RunFolder::create(
+        run(), TrainOptions(),
+        {"tpgm train --lr 1", "0.1.0", "2.13.0", "cuda:0", 7, "box", "2026-11-16T12:34:56Z"});
+    folder.epoch({{"epoch", 1}, {"train_loss", 0.5}, {"selection_accuracy", nullptr}});
+    folder.epoch({{"epoch", 2}, {"train_loss", 0.25}, {"selection_accuracy", 75.5}});
+    folder.radii(4, numbers({{"a", 1}, {"b", NAN}}), {});
+    folder.radii(8, numbers({{"a", 2}, {"b", 3}}), numbers({{"a", 0.5}, {"b", 1}}), 10);
+    folder.radii(8, numbers({{"a", 9}, {"b", 9}}), numbers({{"a", 9}, {"b", 9}}), 10);  // is there already
+    folder.finish(Json::parse(test::result_json({70, 80, 90, 5})));
+  }
+  EXPECT_TRUE(is_run(run()));
+
+  const auto environment = read_environment(run()).value();
+  EXPECT_EQ(environment.command, "tpgm train --lr 1");
+  EXPECT_EQ(environment.version, "0.1.0");
+  EXPECT_EQ(environment.libtorch, "2.13.0");
+  EXPECT_EQ(environment.device, "cuda:0");
+  EXPECT_EQ(environment.threads, 7);
+  EXPECT_EQ(environment.host, "box");
+  EXPECT_EQ(environment.started, "2026-11-16T12:34:56Z");
+
+  const auto epochs = read_epochs(run()).epochs;
+  ASSERT_EQ(epochs.size(), 2);
+  EXPECT_EQ(epochs[0].train_loss, 0.5);
+  EXPECT_TRUE(std::isnan(epochs[0].selection_accuracy));
+  EXPECT_EQ(epochs[1].epoch, 2);
+  EXPECT_EQ(epochs[1].selection_accuracy, 75.5);
+
+  const auto radii = read_radii(run()).value();
+  EXPECT_EQ(radii.names, (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(radii.entries.size(), 2);
+  EXPECT_EQ(radii.entries[0].step, 4);
+  EXPECT_FALSE(radii.entries[0].radius_step);
+  EXPECT_TRUE(std::isnan(radii.entries[0].radii.at(1)));
+  EXPECT_TRUE(radii.entries[0].ratios.empty());
+  EXPECT_EQ(radii.entries[1].radius_step, 10);
+  EXPECT_EQ(radii.entries[1].radii, (std::vector<double>{2, 3}));
+  EXPECT_EQ(radii.entries[1].ratios, (std::vector<double>{0.5, 1}));
+
+  const auto result = read_result(run()).value();
+  EXPECT_EQ(result.selection, 70);
+  EXPECT_EQ(result.seconds, 2.5);
+  ASSERT_EQ(result.tests.size(), 2);
+  EXPECT_EQ(result.tests[0].name, "home");
+  EXPECT_TRUE(result.tests[0].id);
+  EXPECT_EQ(result.tests[0].top1, 80);
+  EXPECT_EQ(result.tests[1].top1, 90);
+  EXPECT_EQ(result.tests[1].images, 5);
+  EXPECT_EQ(result.tests[1].scored_classes, 2);
+  EXPECT_EQ(Json::parse(result.json)["method"], "ft");
+}
+
+// What a state is followed by is taken back when a run resumes.
+TEST_F(RunFolders, ResumeFromTheLastState) {
+  const auto one = [](double value) { return numbers({{"a", value}}); };
+  {
+    RunFolder folder = RunFolder::create(run(), TrainOptions(), {});
+    folder.epoch({{"epoch", 1}, {"train_loss", 0.5}});
+    folder.radii(4, one(1), one(1));
+    NamedTensors tensors;
+    tensors.insert("x", at::ones({2}));
+    folder.save_state(tensors, {{"step", 4}});
+    folder.epoch({{"epoch", 2}, {"train_loss", 0.25}});
+    folder.radii(8, one(2), one(1));
+    folder.save_weights("last", tensors, {});  // writes radii, too
+  }
+  EXPECT_EQ(read_radii(run())->entries.size(), 2);
+  RunFolder folder = RunFolder::open(run());
+  EXPECT_HAS(error_of([&] { RunFolder::open(run()); }), "another process is at work");
+  const auto state = folder.load_state();
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->numbers["step"], 4);
+  EXPECT_EQ(state->tensors["x"].numel(), 2);
+  EXPECT_EQ(read_epochs(run()).epochs.size(), 1);
+  folder.radii(6, one(3), one(1));
+  folder.finish({{"method", "ft"}});
+  const auto radii = read_radii(run()).value();
+  ASSERT_EQ(radii.entries.size(), 2);
+  EXPECT_EQ(radii.entries[1].step, 6);
+  EXPECT_FALSE(fs::exists(run() / "resume.safetensors"));
+}
+
+TEST_F(RunFolders, SayWhichFileIsDamaged) {
+  EXPECT_FALSE(read_result(run()));
+  EXPECT_FALSE(read_radii(run()));
+  EXPECT_FALSE(read_environment(run()));
+  EXPECT_TRUE(read_epochs(run()).epochs.empty());
+  for (const char* text : {"", "nonsense", "[1]", "{\"tests\": 1", "{}", R"({"tests": [{"name": 1}]})",
+                           R"({"tests": [{"name": "a", "id": true, "pictures": 1, "top1": "x"}]})"}) {
+    test::write_file(run() / "result.json", text);
+    EXPECT_HAS(error_of([&] { read_result(run()); }), (run() / "result.json").string() + "' is damaged: it ")
+        << text;
+  }
+  for (const char* text : {"null", R"({"names": ["a"]})", R"({"names": [1], "steps": []})",
+                           R"({"names": ["a"], "steps": [1], "radii": [], "ratios": [[]]})"}) {
+    test::write_file(run() / "radii.json", text);
+    EXPECT_HAS(error_of([&] { read_radii(run()); }), "radii.json' is damaged: it ") << text;
+  }
+  for (const char* text : {"", "[]", R"({"device": 1, "threads": "many"})"}) {
+    test::write_file(run() / "environment.json", text);
+    EXPECT_EQ(read_environment(run()).value_or(RunEnvironment()).device, "") << text;
+  }
+}
+
+TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
+  test::write_file(run() / "result.json",
+                   R"({"tests": [{"name": "a", "id": false, "pictures": 3, "top1": null}]})");
+  const auto result = read_result(run()).value();
+  EXPECT_TRUE(std::isnan(result.selection));
+  EXPECT_TRUE(std::isnan(result.tests.at(0).top1));
+  EXPECT_EQ(result.tests.at(0).scored_classes, 0);
+  test::write_file(run() / "radii.json",
+                   R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
+  const auto radii = read_radii(run()).value();
+  EXPECT_EQ(radii.entries.at(0).step, 7);
+  EXPECT_FALSE(radii.entries.at(0).radius_step);
+}
+
+}  // namespace
+}  // namespace tpgm
