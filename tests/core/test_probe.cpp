@@ -3,7 +3,7 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include "tests/support.h"
+#include "tests/net.h"
 
 namespace tpgm {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "tests/support.h"
+#include "tests/net.h"
 
 namespace tpgm {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "scratch.h"
+#include "tests/torch_nn.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm {

@@ -1,8 +1,6 @@
 // The methods' equations, transcribed literally in plain torch operations: what method.md says, and no more.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "tests/methods/training.h"
+#include "tests/torch_nn.h"
 #include "tpgm/methods/ftp.h"
 #include "tpgm/methods/tpgm.h"
 

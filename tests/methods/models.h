@@ -1,12 +1,12 @@
 // Models that are special in one way each.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "tests/torch_nn.h"
 
 namespace tpgm::testing {
 

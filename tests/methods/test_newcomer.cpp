@@ -1,7 +1,7 @@
 // The loop of the README, as it stands there: it has to compile with any module, and to do what it says.
 #include <filesystem>
 
-#include "tests/support.h"
+#include "tests/net.h"
 #include "tpgm/tpgm.h"
 
 namespace tpgm::testing {

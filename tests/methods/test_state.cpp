@@ -1,9 +1,10 @@
 // Saving in the middle of a run and going on in another process, bit for bit.
-#include <torch/torch.h>
 
+#include <torch/serialize.h>
 #include <sstream>
 
 #include "tests/methods/training.h"
+#include "tests/torch_nn.h"
 #include "tpgm/methods/ftp.h"
 #include "tpgm/methods/l2_sp.h"
 #include "tpgm/methods/lp_ft.h"

@@ -1,6 +1,8 @@
 // TPGM's promises: inside the radius, nothing else touched, everything as before after an error.
 #include "tests/methods/tpgm_fixture.h"
 
+#include <torch/serialize.h>
+
 namespace tpgm::testing {
 namespace {
 

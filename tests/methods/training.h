@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support.h"
+#include "tests/net.h"
 #include "tpgm/core/constraints.h"
 #include "tpgm/methods/method.h"
 

@@ -7,10 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "goldens.h"
-#include "parity.h"
 #include "tests/io/scratch.h"
 #include "tests/support.h"
+#include "tests/weights/goldens.h"
+#include "tests/weights/parity.h"
 
 namespace tpgm::testing {
 

@@ -1,8 +1,8 @@
 // Backbone and head together: heads of every origin, zero-shot heads from text, methods on top.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
-#include "model_files.h"
+#include "tests/models/model_files.h"
+#include "tests/torch_nn.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/text/zero_shot.h"

@@ -1,13 +1,13 @@
 // What no library's numbers show: modes, memory formats, precision, blocks, the registry.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <optional>
 #include <set>
 
-#include "parity.h"
 #include "tests/nn/trace.h"
 #include "tests/support.h"
+#include "tests/torch_nn.h"
+#include "tests/weights/parity.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"

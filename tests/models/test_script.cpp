@@ -1,10 +1,10 @@
 // TorchScript modules as backbones.
+#include "tests/torch_nn.h"
 #include "tpgm/models/script.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
-#include "model_files.h"
+#include "tests/models/model_files.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/ft.h"
 #include "tpgm/methods/tpgm.h"

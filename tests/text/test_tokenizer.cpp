@@ -4,7 +4,8 @@
 #include "tpgm/text/tokenizer.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 #include <zlib.h>
 
 #include <chrono>

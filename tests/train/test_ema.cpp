@@ -1,5 +1,4 @@
 // The average of weights against timm's, and what may be done with it in the middle of training.
-#include <torch/torch.h>
 
 #include <cmath>
 #include <fstream>
@@ -7,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support.h"
+#include "tests/torch_nn.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/train/ema.h"
 

@@ -1,8 +1,8 @@
 // Accuracy against a plain loop over the same logits, over all classes and over those that occur.
+#include "tests/torch_nn.h"
 #include "tpgm/train/evaluate.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <cmath>

@@ -1,5 +1,4 @@
 // Twenty steps against torch.optim's, and the state that goes on from any of them.
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <stdexcept>
 
 #include "tests/support.h"
+#include "tests/torch_nn.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/train/optim.h"
 

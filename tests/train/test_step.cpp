@@ -1,7 +1,6 @@
 // Twenty steps against PyTorch's loops on the same weights and batches: step_goldens/make_step_goldens.py.
+#include "tests/torch_nn.h"
 #include "tpgm/train/step.h"
-
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,6 @@
 // The loop around the steps: phases, averages, bad batches, early stops, and runs that go on where they were.
+#include "tests/torch_nn.h"
 #include "tpgm/train/trainer.h"
-
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>

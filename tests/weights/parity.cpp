@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "parity.h"
+#include "tests/weights/parity.h"
 #include "tpgm/io/safetensors.h"
 
 int main(int argc, char** argv) {

@@ -2,11 +2,10 @@
 // evaluation mode, gradients in training mode, BatchNorm's statistics after some steps.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <optional>
 #include <string>
 
+#include "tests/torch_nn.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/models/registry.h"

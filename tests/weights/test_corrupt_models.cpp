@@ -3,7 +3,6 @@
 // memory, before a model of such a size is made. What is wrong with a file as such is tests/corrupt's.
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <torch/torch.h>
 #include <zlib.h>
 
 #include <chrono>
@@ -14,6 +13,7 @@
 
 #include "tests/corrupt/builders.h"
 #include "tests/io/scratch.h"
+#include "tests/torch_nn.h"
 #include "tests/weights/goldens.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/registry.h"

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "goldens.h"
-#include "parity.h"
+#include "tests/weights/goldens.h"
+#include "tests/weights/parity.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm::testing {

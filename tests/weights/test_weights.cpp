@@ -1,10 +1,10 @@
 // Checkpoints as weights of a model: what is known, refused, assumed and said, and the way back.
+#include "tests/torch_nn.h"
 #include "tpgm/weights/weights.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
-#include "model_files.h"
+#include "tests/models/model_files.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/weights/load_classifier.h"
 
