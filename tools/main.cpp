@@ -145,6 +145,12 @@ int main(int argc, char** argv) {
                                  complaint.ends_with('?') ? " See" : "; see", command));
     return 2;
   }
-  const auto& [name, command] = runs.at(app.get_subcommands().front());
-  return tpgm::tools::run(name, command);
+  const CLI::App* at = app.get_subcommands().front();
+  const auto& [name, command] = runs.at(at);
+  std::string whole_name = name;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    whole_name += " " + at->get_name();
+  }
+  return tpgm::tools::run(whole_name, command);
 }

@@ -272,7 +272,7 @@ void take_view(Arguments& args, const Metadata& metadata) {
 }
 
 int predict(Arguments args) {
-  const auto device = find_device(args.device, "predict");
+  const auto device = find_device(args.device);
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -282,8 +282,8 @@ int predict(Arguments args) {
   }
   if (args.features && args.classes == "subset")
     throw UsageError("--classes subset scores logits; --features has none");
-  AtomicFile(args.output, "predict");  // throws now, not after the work, if it could not be written
-  AtomicFile csv(args.csv, "predict");
+  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile csv(args.csv);
   const auto loaded = load(args);
   take_view(args, loaded.metadata);
   const int64_t outputs =

@@ -50,7 +50,7 @@ using Files = std::vector<std::pair<std::string, std::string>>;  // names with b
 
 inline void write_tar(const std::filesystem::path& path, const Files& files) {
   std::filesystem::create_directories(path.parent_path());
-  TarWriter tar(path, "write_tar");
+  TarWriter tar(path);
   for (const auto& [name, bytes] : files) tar.add(name, bytes);
   tar.commit();
 }

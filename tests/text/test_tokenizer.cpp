@@ -93,7 +93,7 @@ class TokenizerTest : public test::Scratch {
  protected:
   void SetUp() override {
     try {
-      require_unicode("TokenizerTest");
+      require_unicode();
     } catch (const c10::Error& error) {
       GTEST_SKIP() << error.what_without_backtrace();
     }

@@ -5,9 +5,10 @@
 #include <torch/ordered_dict.h>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "tpgm/io/metadata.h"
 
 namespace torch::nn {
 class Module;
@@ -48,6 +49,6 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
 
 /// Writes state_dict(module) to `file` as safetensors; see save_safetensors for what is guaranteed.
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file,
-                  const std::map<std::string, std::string>& metadata = {});
+                  const Metadata& metadata = {});
 
 }  // namespace tpgm

@@ -83,7 +83,7 @@ class AppendedFile {
 }  // namespace
 
 void write_file(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, "RunFolder");
+  AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();
 }

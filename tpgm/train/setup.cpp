@@ -210,7 +210,7 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
     config = parse_model(options.model);
     set_defaults(config);
   } else {
-    const Checkpoint checkpoint(options.checkpoint, "", "train");
+    const Checkpoint checkpoint(options.checkpoint);
     weights = read_weights(checkpoint,
                            options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
     TORCH_CHECK(weights->has_text(), "[train] `head` ", options.head, ": '", options.checkpoint, "', a ",
@@ -288,8 +288,7 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
     load.head(Head::kZeroShot).head_file(options.head);
   }
   auto loaded = load_classifier(options.model, options.checkpoint, load);
-  const bool text =
-      !is_script(options.model) && Checkpoint(options.checkpoint, "", "train").contains("logit_scale");
+  const bool text = !is_script(options.model) && Checkpoint(options.checkpoint).contains("logit_scale");
   if (options.head == "fresh" && options.epochs > 0 && !options.head_lr && options.lr < 1e-4)
     notes.push_back(fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}",
                                 options.lr,
@@ -302,7 +301,7 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
 
   std::vector<std::string> known;
   if (options.head == "checkpoint") {
-    known = keys::kClasses.of(Checkpoint(options.checkpoint, "", "train").metadata());
+    known = keys::kClasses.of(Checkpoint(options.checkpoint).metadata());
     if (!known.empty()) {
       result.model = with_rows(*loaded.model, known, wanted, options.checkpoint);
       if (known.size() > wanted.size())
@@ -327,7 +326,7 @@ void load_start(Classifier& model, const TrainOptions& options, const std::vecto
   const auto start = load_classifier("", options.weights, LoadOptions());
   TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
               "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
-  const auto theirs = keys::kClasses.of(Checkpoint(options.weights, "", "train").metadata());
+  const auto theirs = keys::kClasses.of(Checkpoint(options.weights).metadata());
   TORCH_CHECK(theirs.empty() || theirs == classes, "[train] `weights` '", options.weights,
               "' has the same number of classes in another order, or others");
   load_state_dict(model, state_dict(*start.model), {}, options.weights);
@@ -443,13 +442,13 @@ std::optional<c10::Device> parse_device(const std::string& text) {
   TORCH_CHECK(false, "[parse_device] `device` ", text, ": expected auto, cpu, cuda or cuda:N");
 }
 
-c10::Device find_device(const std::string& text, const std::string& call) {
+c10::Device find_device(const std::string& text) {
   const auto device = parse_device(text).value_or(torch::cuda::is_available() ? c10::Device("cuda:0")
                                                                               : c10::Device(c10::kCPU));
   if (device.is_cpu()) return device;
-  TORCH_CHECK(torch::cuda::is_available(), "[", call, "] `device` ", text,
+  TORCH_CHECK(torch::cuda::is_available(), "[find_device] `device` ", text,
               ": no CUDA device is visible, or this LibTorch was built without CUDA");
-  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[", call, "] `device` ", text,
+  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[find_device] `device` ", text,
               ": there are ", torch::cuda::device_count(), " devices");
   return device;
 }
@@ -594,7 +593,7 @@ std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
 Setup prepare(TrainOptions options) {
   Setup setup;
   TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
-  setup.device = find_device(options.device, "train");
+  setup.device = find_device(options.device);
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text(options);
   auto [model, metadata, classes] = load_model(options, setup.device, setup.notes);

@@ -34,8 +34,8 @@ struct Pictures {
 
 /// What --device says; nothing for "auto". Throws for what is no device's name.
 std::optional<c10::Device> parse_device(const std::string& text);
-/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
-c10::Device find_device(const std::string& text, const std::string& call);
+/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there.
+c10::Device find_device(const std::string& text);
 
 /// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
 /// the model.

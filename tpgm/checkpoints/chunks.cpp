@@ -1,5 +1,5 @@
 // Chunks, threads and names.
-#include "tpgm/checkpoints/stream.h"
+#include "tpgm/checkpoints/chunks.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/ScalarType.h>
@@ -84,8 +84,7 @@ void align_names(Checkpoint& a, Checkpoint& b) {
   b.restore_prefix(best_b.size());
 }
 
-void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint& b,
-                        const std::vector<std::string>& exclude) {
+void check_same_tensors(const Checkpoint& a, const Checkpoint& b, const std::vector<std::string>& exclude) {
   const std::string name_a = fmt::format("'{}'", a.path().string()),
                     name_b = fmt::format("'{}'", b.path().string());
   Mismatches mismatches;
@@ -115,20 +114,19 @@ void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint&
       strangers ? "no name is common to both: are they checkpoints of one architecture?"
                 : fmt::format("leave {} out with {}", mismatches.size() == 1 ? "it" : "them",
                               fmt::join(mismatches.globs("`exclude` '", "'"), " "));
-  TORCH_CHECK(false, mismatches.text(call, "", way_out));
+  TORCH_CHECK(false, mismatches.text("", way_out));
 }
 
-void check_output(const char* call, const std::filesystem::path& output,
-                  const std::vector<std::filesystem::path>& files,
+void check_output(const std::filesystem::path& output, const std::vector<std::filesystem::path>& files,
                   const std::vector<const Checkpoint*>& inputs) {
-  TORCH_CHECK(output.extension() == ".safetensors", "[", call, "] cannot write '", output.string(),
+  TORCH_CHECK(output.extension() == ".safetensors", "cannot write '", output.string(),
               "': only safetensors are written; name it *.safetensors");
   for (const auto& file : files) {
     for (const Checkpoint* input : inputs) {
       for (const auto& source : input->files()) {
         std::error_code error;
-        TORCH_CHECK(!std::filesystem::equivalent(source, file, error), "[", call, "] the output '",
-                    file.string(), "' is an input; choose another name");
+        TORCH_CHECK(!std::filesystem::equivalent(source, file, error), "the output '", file.string(),
+                    "' is an input; choose another name");
       }
     }
   }

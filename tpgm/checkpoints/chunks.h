@@ -35,12 +35,10 @@ void align_names(Checkpoint& a, Checkpoint& b);
 
 /// Throws with the first ten names or shapes that differ, and how to exclude them, unless both have the same
 /// tensors after `exclude`. Types must convert, from a's to b's, where b's is a number.
-void check_same_tensors(const char* call, const Checkpoint& a, const Checkpoint& b,
-                        const std::vector<std::string>& exclude);
+void check_same_tensors(const Checkpoint& a, const Checkpoint& b, const std::vector<std::string>& exclude);
 
 /// Throws if `output` is not called *.safetensors, or one of the files written for it is an input's.
-void check_output(const char* call, const std::filesystem::path& output,
-                  const std::vector<std::filesystem::path>& files,
+void check_output(const std::filesystem::path& output, const std::vector<std::filesystem::path>& files,
                   const std::vector<const Checkpoint*>& inputs);
 
 /// True for floating-point and complex types.
