@@ -103,9 +103,7 @@ void write_sheets(const GlyphFonts& fonts, const std::filesystem::path& path) {
     auto sheet = path;
     sheet.replace_filename(fmt::format("{}-{}.png", path.stem().string(), kGlyphDomains[i]));
     const std::string png = encode_png(draw_sheet(faces));
-    AtomicFile file(sheet);
-    file.write(png.data(), png.size());
-    file.commit();
+    write_file(sheet, png);
     fmt::print("{}\n", sheet.string());
   }
 }

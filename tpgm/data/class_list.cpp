@@ -53,10 +53,7 @@ void save_class_list(const std::vector<std::string>& names, const fs::path& path
     TORCH_CHECK(!name.empty() && name.find('\n') == std::string::npos, "a list cannot hold the class '",
                 printable(name), "'");
   }
-  AtomicFile file(path);
-  const std::string text = fmt::format("{}\n", fmt::join(names, "\n"));
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file(path, fmt::format("{}\n", fmt::join(names, "\n")));
 } catch (...) {
   rethrow_from("save_class_list");
 }

@@ -14,6 +14,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/braces.h"
 #include "tpgm/data/sources/folder.h"
 #include "tpgm/data/sources/list.h"
@@ -184,7 +185,7 @@ void name_part(Samples& part, const std::string& where) {
 
 Dataset::Dataset(const std::string& where, const DatasetOptions& options) try : where_(where) {
   Found found = look(where);
-  TORCH_CHECK(!found.parts.empty(), "no picture (.jpg, .jpeg, .png) is below '", where, "'",
+  TORCH_CHECK(!found.parts.empty(), "no picture (", format_suffixes(), ") is below '", where, "'",
               found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   notes_ = std::move(found.notes);

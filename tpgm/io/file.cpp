@@ -150,4 +150,10 @@ void AtomicFile::fail(const char* what) const {
   TORCH_CHECK(false, "[AtomicFile] cannot ", what, " '", path_.string(), "': ", reason);
 }
 
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 }  // namespace tpgm

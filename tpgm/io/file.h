@@ -72,4 +72,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+/// Writes `text` to `path`, complete or not at all.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace tpgm

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -35,16 +33,8 @@ std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  TORCH_CHECK(stream, "[RunFolder] cannot read '", path.string(), "'");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 Json read_json(const fs::path& path) {
-  auto json = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  auto json = Json::parse(MappedFile(path).bytes(), nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK(json.is_object(), "[RunFolder] '", path.string(), "' is damaged: it is no JSON object");
   return json;
 }
@@ -81,12 +71,6 @@ class AppendedFile {
 };
 
 }  // namespace
-
-void write_file(const fs::path& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(text.data(), text.size());
-  file.commit();
-}
 
 /// Two processes must not write to one run. Goes with the process, however that ends.
 class FolderLock {

@@ -14,6 +14,7 @@
 #include <exception>
 #include <limits>
 
+#include "tpgm/base/hash.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/mix.h"
 #include "tpgm/io/checkpoint.h"
@@ -105,10 +106,8 @@ at::Generator generator(c10::Device device) { return at::globalContext().default
 
 // Which pictures are trained on, in which order, and what is held out (FNV-1a of names and labels).
 std::string fingerprint_of(const RunData& data) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&hash](std::string_view bytes) {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
-  };
+  uint64_t hash = fnv1a("");
+  const auto add = [&hash](std::string_view bytes) { hash = fnv1a(bytes, hash); };
   for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
     add(fmt::format("{};", subset->size()));
     for (const int64_t i : subset->indices) {

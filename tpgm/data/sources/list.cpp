@@ -132,7 +132,6 @@ Samples read_image_list(const fs::path& list) try {
 
 void write_image_list(const Samples& samples, const std::vector<int64_t>& indices, const fs::path& list) try {
   TORCH_CHECK(samples.in_files(), "'", samples.title(), "' lies in shards, and a list names files");
-  AtomicFile file(list);
   std::string text;
   for (const int64_t i : indices) {
     TORCH_CHECK(samples.label(i) >= 0, "'", samples.place(i), "' has no label");
@@ -141,8 +140,7 @@ void write_image_list(const Samples& samples, const std::vector<int64_t>& indice
                 printable(place, kMaxPath), "'");
     text += fmt::format("{} {}\n", place, samples.label(i));
   }
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file(list, text);
 } catch (...) {
   rethrow_from("write_image_list");
 }

@@ -13,6 +13,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/formats/encoded_image.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/tar_writer.h"
 #include "tpgm/io/folder.h"
 
@@ -32,7 +33,7 @@ void add(TarWriter& tar, const Samples& samples, int64_t i, const ShardOptions& 
   const Picture picture(bytes, options.max_pixels());  // throws if it is none
   const std::string stem = std::filesystem::path(samples.name(i)).stem().string();
   const std::string key = fmt::format("{:08}_{}", i, key_text(stem));
-  tar.add(key + (bytes.starts_with('\x89') ? ".png" : ".jpg"), bytes);
+  tar.add(fmt::format("{}{}", key, format_of(bytes)->suffixes.front()), bytes);
   if (samples.label(i) >= 0) tar.add(key + ".cls", std::to_string(samples.label(i)));
 }
 

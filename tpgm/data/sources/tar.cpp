@@ -14,6 +14,7 @@
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/io/file.h"
 
 namespace tpgm {
@@ -192,7 +193,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
     }
   }
   TORCH_CHECK(all.total > 0, "'", shards.front().string(), "'", shards.size() > 1 ? " and the others" : "",
-              ": no picture (.jpg, .jpeg, .png) is in there");
+              ": no picture (", format_suffixes(), ") is in there");
 
   // Class folders in place of labels.
   if (all.labelled == 0) {
