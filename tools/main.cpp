@@ -1,4 +1,4 @@
-// The `tpgm` command behind front.cpp: a table of subcommands.
+// The `tpgm` command behind launcher.cpp: a table of subcommands.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
