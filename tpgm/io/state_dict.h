@@ -1,14 +1,12 @@
 // Names ↔ tensors: a module's state, out of it and into it, by way of a file or not.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <torch/ordered_dict.h>
-
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "tpgm/io/metadata.h"
+#include "tpgm/io/named_tensors.h"
 
 namespace torch::nn {
 class Module;
@@ -16,8 +14,7 @@ class Module;
 
 namespace tpgm {
 
-/// Tensors by name, in an order.
-using StateDict = torch::OrderedDict<std::string, at::Tensor>;
+using StateDict = NamedTensors;
 
 /// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
 /// the tensors change when the module does. Clone them to keep a moment.
