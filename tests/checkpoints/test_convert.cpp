@@ -14,14 +14,7 @@
 namespace tpgm {
 namespace {
 
-using test::contains;
-using test::count_of;
-using test::error_of;
-using test::expect_same;
-using test::golden;
-using test::random_bits;
-using test::random_tensor;
-using test::same;
+using namespace test;
 namespace fs = std::filesystem;
 
 using Renames = std::vector<std::pair<std::string, std::string>>;

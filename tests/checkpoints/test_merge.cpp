@@ -13,16 +13,7 @@
 namespace tpgm {
 namespace {
 
-using test::contains;
-using test::count_of;
-using test::error_of;
-using test::expect_same;
-using test::golden;
-using test::in_double;
-using test::random_bits;
-using test::random_tensor;
-using test::read_bytes;
-using test::same;
+using namespace test;
 namespace fs = std::filesystem;
 
 const std::vector<at::ScalarType> kNumbers{at::kDouble,      at::kFloat,           at::kHalf,

@@ -27,14 +27,14 @@ void interpolate(const at::Tensor& pretrained, const at::Tensor& finetuned, doub
   const auto plan = kernels::make_plan({{1, finetuned.numel(), dtype, dtype}});
   const kernels::Operands operands{finetuned.const_data_ptr(), pretrained.const_data_ptr(),
                                    into.mutable_data_ptr()};
-  std::int32_t report = kernels::kAllFinite;
+  int32_t report = kernels::kAllFinite;
   kernels::Batch batch;
   batch.plan = &plan;
   batch.tensors = plan.tensors.data();
   batch.pieces = plan.pieces.data();
   batch.operands = &operands;
   batch.report = &report;
-  batch.parallel_for = [](std::int64_t n, const auto& body) { body(0, n); };
+  batch.parallel_for = [](int64_t n, const auto& body) { body(0, n); };
   kernels::cpu().interpolate(batch, &ratio);
 }
 
