@@ -47,7 +47,7 @@ Setup make_setup(const StepOptions& options, const StepSetting& setting) {
   setup.options.amp = options.amp;
   setup.options.cuda_graph = options.cuda_graph;
   setup.method = make_method("ft", *setup.model, named_tensors(*setup.model));
-  setup.metadata["tpgm.model"] = to_text(setting.config);
+  keys::kModel.set(setup.metadata, to_text(setting.config));
   return setup;
 }
 

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
         tpgm::LoadOptions().head(tpgm::Head::kFresh).classifier(tpgm::ClassifierOptions().num_classes(4)));
     for (const auto& note : loaded.notes) fmt::print("note: {}\n", note);
     auto& model = *loaded.model;
-    fmt::print("{}\n", loaded.metadata.at("tpgm.model"));
+    fmt::print("{}\n", tpgm::keys::kModel.at(loaded.metadata));
 
     // Images of four classes that differ in brightness.
     const auto size = model.backbone->image_size();
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
 
     tpgm::save_weights(model, "tuned.safetensors", loaded.metadata);
     const auto tuned = tpgm::read_weights(tpgm::Checkpoint("tuned.safetensors"));
-    const auto layout = tpgm::parse_layout(loaded.metadata.at("tpgm.layout"));
+    const auto layout = tpgm::parse_layout(tpgm::keys::kLayout.at(loaded.metadata));
     const auto saved =
         tpgm::save_as(tuned, "tuned-for-python.safetensors", tpgm::SaveOptions().layout(layout));
     fmt::print("tuned.safetensors, and for Python, named as {} names them, {}\n", tpgm::to_text(layout),

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm::tools {
 
 void say(const std::string& text) { std::fputs(with_flags(text).c_str(), stderr); }
@@ -43,21 +45,10 @@ std::string error_text(const c10::Error& error) {
         "out of memory: there are no {:.1f} GB to be had at once; if they are a batch, make it smaller",
         bytes / 1e9);
   }
-  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
+  return std::string(without_call(text));
 }
 
-namespace {
-
-// "bench io" for an error of "[bench io]" in `tpgm bench`.
-std::string whole_name(const std::string& name, const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.starts_with("[" + name + " ") ? text.substr(1, text.find(']') - 1) : name;
-}
-
-}  // namespace
-
-int run(const char* name, const Run& command) {
+int run(const std::string& name, const Run& command) {
   int status = 1;
   try {
     status = command();
@@ -68,7 +59,7 @@ int run(const char* name, const Run& command) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
     return 2;
   } catch (const c10::Error& error) {
-    say(fmt::format("tpgm {}: {}\n", whole_name(name, error), error_text(error)));
+    say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
   } catch (const std::exception& error) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
   }

@@ -13,12 +13,12 @@ namespace tpgm::tools {
 /// Does the work and returns the exit status: 0 ok, 1 failed.
 using Run = std::function<int()>;
 
-/// What an error says, without the name of the C++ call it starts with: "[load_weights] ...".
+/// What an error says, without the name of the C++ function in front of it: see base/call.h.
 std::string error_text(const c10::Error& error);
 
 /// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
-/// exit status.
-int run(const char* name, const Run& command);
+/// exit status. `name` is what stands behind `tpgm`: "data split".
+int run(const std::string& name, const Run& command);
 
 struct Command {
   const char* name;

@@ -39,7 +39,7 @@ struct Arguments {
 };
 
 int demo(const Arguments& args) {
-  const auto device = find_device(args.device, "demo");
+  const auto device = find_device(args.device);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   ReproduceOptions options;
   options.what = "tpgm demo";

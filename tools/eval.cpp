@@ -389,15 +389,14 @@ std::string per_class_text(const std::vector<Row>& rows) {
 
 int eval(const Arguments& args) {
   const Settings given = args.flags.given();
-  const auto device =
-      find_device(given.contains("device") ? given.at("device") : TrainOptions().device, "eval");
+  const auto device = find_device(given.contains("device") ? given.at("device") : TrainOptions().device);
   if (!args.csv.empty() && args.csv == args.per_class)
     throw UsageError("--csv and --per-class are the same file");
   auto rows = parse_rows(args);
   set_options(rows, args);
   std::unique_ptr<AtomicFile> csv, per_class;  // which fail now, not after the work
-  if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv, "eval");
-  if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class, "eval");
+  if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv);
+  if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class);
   prepare(rows, args);
 
   size_t pictures = 0;

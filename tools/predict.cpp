@@ -94,7 +94,7 @@ class Predictor {
  public:
   Predictor(const Arguments& args, const LoadedClassifier& loaded, c10::Device device)
       : args_(args), model_(*loaded.model), device_(device) {
-    const std::string& name = loaded.metadata.at("tpgm.model");
+    const std::string name = keys::kModel.at(loaded.metadata);
     const Family family = is_script(name) ? Family::kResNet : parse_model(name).family;
     const Normalization usual = normalization(family);
     view_.image_size(model_.backbone->image_size())
@@ -144,6 +144,11 @@ class Predictor {
     return fmt::format("{} pixels, crop_pct {:.4g}, {}, decode {}, mean {}, std {}", view_.image_size(),
                        view_.crop_pct(), args_.interpolation, args_.decode, fmt::join(options_.mean(), " "),
                        fmt::join(options_.std(), " "));
+  }
+
+  ImageView view() const {
+    const auto &mean = options_.mean(), &std = options_.std();
+    return {{mean.begin(), mean.end()}, {std.begin(), std.end()}, view_.crop_pct(), args_.interpolation};
   }
 
   int64_t skipped = 0;
@@ -259,7 +264,7 @@ LoadedClassifier load(const Arguments& args) {
 
 // Pictures are seen as the checkpoint says it saw them, where nothing else is asked for.
 void take_view(Arguments& args, const Metadata& metadata) {
-  const auto own = view_of(metadata);
+  const ImageView own = keys::kView.of(metadata);
   if (args.mean.empty()) args.mean = own.mean;
   if (args.std.empty()) args.std = own.std;
   if (!args.crop_pct) args.crop_pct = own.crop_pct;
@@ -267,7 +272,7 @@ void take_view(Arguments& args, const Metadata& metadata) {
 }
 
 int predict(Arguments args) {
-  const auto device = find_device(args.device, "predict");
+  const auto device = find_device(args.device);
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -277,8 +282,8 @@ int predict(Arguments args) {
   }
   if (args.features && args.classes == "subset")
     throw UsageError("--classes subset scores logits; --features has none");
-  AtomicFile(args.output, "predict");  // throws now, not after the work, if it could not be written
-  AtomicFile csv(args.csv, "predict");
+  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile csv(args.csv);
   const auto loaded = load(args);
   take_view(args, loaded.metadata);
   const int64_t outputs =
@@ -309,11 +314,10 @@ int predict(Arguments args) {
   // Pictures without labels are still told apart by the head's names.
   auto classes = data.classes();
   if (classes.empty() && !args.head.empty()) classes = load_zero_shot(args.head).class_names;
-  Metadata metadata = {{"tpgm.model", loaded.metadata.at("tpgm.model")},
-                       {"tpgm.view", predictor.view_text()}};
-  if (!classes.empty())
-    metadata["tpgm.classes"] =
-        nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  Metadata metadata;
+  keys::kModel.copy(loaded.metadata, metadata);
+  keys::kView.set(metadata, predictor.view());
+  if (!classes.empty()) keys::kClasses.set(metadata, classes);
   save_safetensors(tensors, args.output, metadata);
   write_csv(csv, classes, all, args.features);
   csv.commit();

@@ -149,7 +149,7 @@ class RadiusBatches {
 // The pre-trained values of the model's parameters. A head that has none, or of other classes, is left out.
 NamedTensors load_anchor(const Arguments& args, const GivenClassifier& finetuned,
                          std::vector<std::string>& exclude) {
-  const std::string& model = finetuned.loaded.metadata.at("tpgm.model");
+  const std::string model = keys::kModel.at(finetuned.loaded.metadata);
   const auto note = [&](const std::string& text) {
     say(fmt::format("tpgm project: '{}': {}\n", args.anchor, text));
   };
@@ -174,8 +174,8 @@ NamedTensors load_anchor(const Arguments& args, const GivenClassifier& finetuned
                  : fmt::format("has a head of {} classes, not {}, so the fine-tuned one stays as it is",
                                weight->size(0), head.weight.size(0)));
     exclude.emplace_back("head.*");
-  } else if (const auto classes = own ? classes_of(Checkpoint(args.anchor, "", "project").metadata())
-                                      : std::vector<std::string>();
+  } else if (const auto classes =
+                 own ? keys::kClasses.of(Checkpoint(args.anchor).metadata()) : std::vector<std::string>();
              !classes.empty() && !finetuned.classes.empty() && classes != finetuned.classes) {
     note("has a head of other classes, or in another order, so the fine-tuned one stays as it is");
     exclude.emplace_back("head.*");
@@ -298,8 +298,8 @@ class Outputs {
       specs.push_back({item.key(), item.value().scalar_type(), item.value().sizes().vec()});
     for (size_t i = 0; i < files.size(); ++i) {
       Metadata own = metadata;
-      own["tpgm.command"] = commands[i];
-      writers_.push_back(std::make_unique<SafetensorsWriter>(files[i], specs, own, 0, "project"));
+      keys::kCommand.set(own, commands[i]);
+      writers_.push_back(std::make_unique<SafetensorsWriter>(files[i], specs, own));
     }
   }
 
@@ -432,7 +432,7 @@ Dataset::Part open_radius_data(const Arguments& args, const TrainOptions& option
 
 int project(const Arguments& args) {
   const TrainOptions options = make_options(args.flags.given());
-  const auto device = find_device(options.device, "project");
+  const auto device = find_device(options.device);
   const auto values = parse_mu(args.mu);
   const auto files = outputs_of(args.output, values);
 
@@ -450,13 +450,12 @@ int project(const Arguments& args) {
   StateDict start("Tensor");  // what every μ begins with
   for (const auto& item : state_dict(model)) start.insert(item.key(), item.value().cpu().clone());
 
-  const Checkpoint pre(args.anchor, "", "project"), ft(args.checkpoint, "", "project");
+  const Checkpoint pre(args.anchor), ft(args.checkpoint);
   Provenance provenance({&pre, &ft});
   provenance.start();
   Metadata metadata = provenance.wait();
   for (const auto& [key, value] : finetuned.loaded.metadata) metadata[key] = value;
-  metadata["tpgm.classes"] =
-      nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  keys::kClasses.set(metadata, classes);
   std::vector<std::string> commands;
   commands.reserve(values.size());
   for (const double mu : values) commands.push_back(command_text(args, pre, ft, mu));

@@ -43,7 +43,7 @@ std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& t
     const fs::path file = row->run().path / "predictions.safetensors";
     if (!fs::exists(file)) continue;
     // Numbers of classes mean the same where the classes are in one order.
-    const auto classes = classes_of(SafetensorsFile(row->run().path / "best.safetensors").metadata());
+    const auto classes = keys::kClasses.of(SafetensorsFile(row->run().path / "best.safetensors").metadata());
     if (players.empty()) order = classes;
     if (classes != order) continue;
     Player player{row, SafetensorsFile(file).tensors()};

@@ -51,11 +51,11 @@ void warn_of_twins(const std::vector<std::string>& names) {
 
 int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
-  const auto device = find_device(args.device, "zeroshot");
+  const auto device = find_device(args.device);
   const auto names = class_names_of(args.classnames);
-  AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
+  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
-  const Checkpoint checkpoint(args.checkpoint, args.key, "zeroshot");
+  const Checkpoint checkpoint(args.checkpoint, args.key);
   const auto templates = find_templates(args.templates, checkpoint.metadata());
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));

@@ -18,11 +18,7 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using test::error_of;
-using test::read_bytes;
-using test::same;
-using test::write_bytes;
-using test::write_picture;
+using namespace test;
 
 constexpr int64_t kSize = 12;
 

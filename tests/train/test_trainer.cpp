@@ -769,10 +769,10 @@ TEST(RunFolders, AreNeitherOverwrittenNorMistaken) {
   }
   EXPECT_HAS(error_of([&] { RunFolder::create(folder / "run", options, {}); }), "finished run");
   EXPECT_HAS(error_of([&] { RunFolder::open(folder / "run"); }), "finished");
-  test::write_file(folder / "other" / "thesis.tex", "text");
+  test::put_file(folder / "other" / "thesis.tex", "text");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder / "other", options, {}); }), "not empty");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder / "other" / "thesis.tex", options, {}); }), "is a file");
-  test::write_file(folder / "run" / "result.json", "[1]");
+  test::put_file(folder / "run" / "result.json", "[1]");
   EXPECT_HAS(error_of([&] { load_result(folder / "run"); }), "damaged");
   test::remove_folder(folder);
 }

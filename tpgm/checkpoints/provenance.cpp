@@ -1,10 +1,7 @@
 // The lineage of a checkpoint as metadata.
 #include "tpgm/checkpoints/provenance.h"
 
-#include <algorithm>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/base/version.h"
@@ -14,15 +11,6 @@ namespace tpgm {
 namespace {
 
 constexpr size_t kPiece = size_t{8} << 20;
-
-// What the tensors are, which is as true of what is made from them; all else is how the input was made.
-constexpr std::string_view kOfTheModel[] = {"tpgm.model",   "tpgm.layout", "tpgm.normalize", "tpgm.layer",
-                                            "tpgm.classes", "tpgm.view",   "tpgm.templates"};
-
-bool is_inherited(const std::string& key) {
-  return !key.starts_with("tpgm.") ||
-         std::find(std::begin(kOfTheModel), std::end(kOfTheModel), key) != std::end(kOfTheModel);
-}
 
 }  // namespace
 
@@ -34,11 +22,10 @@ std::string name_of(const Checkpoint& checkpoint) {
 Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
   const std::string zeros(Fingerprint().text().size(), '0');
   for (const Checkpoint* input : inputs) {
-    const auto made_by = input->metadata().find("tpgm.command");
     Input& each = inputs_.emplace_back();
     each.name = name_of(*input);
     each.format = input->format();
-    if (made_by != input->metadata().end()) each.made_by = made_by->second;
+    each.made_by = keys::kCommand.of(input->metadata());
     for (size_t i = 0; i < input->files().size(); ++i) {
       each.files.push_back(
           {printable(input->files()[i].filename().string(), 255), input->mappings()[i], zeros});
@@ -47,9 +34,9 @@ Provenance::Provenance(const std::vector<const Checkpoint*>& inputs) {
   for (const auto& [key, value] : inputs.back()->metadata()) {
     if (is_inherited(key)) metadata_[key] = value;
   }
-  metadata_.emplace("format", "pt");
-  metadata_["tpgm.version"] = version();
-  metadata_["tpgm.inputs"] = inputs_text();
+  if (!keys::kFormat.in(metadata_)) keys::kFormat.set(metadata_, "pt");
+  keys::kVersion.set(metadata_, version());
+  keys::kInputs.set(metadata_, inputs_text());
 }
 
 Provenance::~Provenance() { stop_ = true; }
@@ -85,7 +72,7 @@ void Provenance::read() {
 
 const Metadata& Provenance::wait() {
   if (reading_.valid()) reading_.get();
-  metadata_["tpgm.inputs"] = inputs_text();
+  keys::kInputs.set(metadata_, inputs_text());
   return metadata_;
 }
 

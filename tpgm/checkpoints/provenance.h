@@ -11,13 +11,11 @@
 
 namespace tpgm {
 
-/// Metadata for what is made from `inputs`: all of the last input's own, save for how it was itself
-/// made (of tpgm.* only model, layout, normalize, layer, classes and view stay), and
-///   format         "pt" where it has none, because Hugging Face's readers ask for it
-///   tpgm.version   of this library
-///   tpgm.inputs    JSON: of each input the name, the format, the files with their sizes and fingerprints,
-///   and
-///                  the command it was itself made by
+/// Metadata for what is made from `inputs`: all of the last input's own that is_inherited(), and
+///   keys::kFormat    "pt" where it has none, because Hugging Face's readers ask for it
+///   keys::kVersion   of this library
+///   keys::kInputs    JSON: of each input the name, the format, the files with their sizes and fingerprints,
+///                    and the command it was itself made by
 /// Nothing in it depends on when, where or under which paths the work was done, so that the same inputs give
 /// the same bytes.
 class Provenance {

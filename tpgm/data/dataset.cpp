@@ -10,9 +10,11 @@
 #include <map>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/braces.h"
 #include "tpgm/data/sources/folder.h"
 #include "tpgm/data/sources/list.h"
@@ -102,12 +104,12 @@ Found look(const std::string& where) {
   std::error_code ignored;
   if (where.find('{') != std::string::npos && !fs::exists(where, ignored))
     return from_shards(expand_braces(where));
-  TORCH_CHECK(fs::exists(where, ignored), "[Dataset] there is no '", where,
+  TORCH_CHECK(fs::exists(where, ignored), "there is no '", where,
               "'; expected a folder of class folders, lists or shards, a list or a tar");
   try {
     if (fs::is_directory(where, ignored)) return from_folder(where);
   } catch (const fs::filesystem_error& error) {
-    TORCH_CHECK(false, "[Dataset] cannot read the folder '", where, "': ", error.code().message());
+    TORCH_CHECK(false, "cannot read the folder '", where, "': ", error.code().message());
   }
   if (is_picture(where)) return from_picture(where);
   const auto ending = fs::path(where).extension();
@@ -122,7 +124,7 @@ std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
       const std::string& name = part.classes[i];
       if (i == classes.size()) classes.push_back(name);
       if (classes[i] == name || name == std::to_string(i)) continue;
-      TORCH_CHECK(classes[i] == std::to_string(i), "[Dataset] class ", i, " is '", printable(classes[i]),
+      TORCH_CHECK(classes[i] == std::to_string(i), "class ", i, " is '", printable(classes[i]),
                   "' in one list and '", printable(name), "' in '", printable(part.title()),
                   "'; lists of one data set must agree");
       classes[i] = name;
@@ -157,14 +159,14 @@ void check_names(const Samples& part, const std::vector<std::string>& classes) {
   for (size_t i = 0; i < classes.size(); ++i) listed.emplace(classes[i], i);
   for (size_t i = 0; i < std::min(part.classes.size(), classes.size()); ++i) {
     const auto found = listed.find(part.classes[i]);
-    TORCH_CHECK(found == listed.end() || found->second == i, "[Dataset] label ", i, " of '",
-                printable(part.title()), "' is '", printable(part.classes[i]), "' by its folder and '",
-                printable(classes[i]), "' by the list of classes");
+    TORCH_CHECK(found == listed.end() || found->second == i, "label ", i, " of '", printable(part.title()),
+                "' is '", printable(part.classes[i]), "' by its folder and '", printable(classes[i]),
+                "' by the list of classes");
   }
 }
 
 void use_positions(Samples& part, const std::vector<std::string>& classes) {
-  TORCH_CHECK(part.classes.size() <= classes.size(), "[Dataset] '", printable(part.title()), "' has ",
+  TORCH_CHECK(part.classes.size() <= classes.size(), "'", printable(part.title()), "' has ",
               part.classes.size(), " classes, more than the ", classes.size(),
               " of the list it is matched with");
   part.classes = classes;
@@ -181,9 +183,9 @@ void name_part(Samples& part, const std::string& where) {
 
 }  // namespace
 
-Dataset::Dataset(const std::string& where, const DatasetOptions& options) : where_(where) {
+Dataset::Dataset(const std::string& where, const DatasetOptions& options) try : where_(where) {
   Found found = look(where);
-  TORCH_CHECK(!found.parts.empty(), "[Dataset] no picture (.jpg, .jpeg, .png) is below '", where, "'",
+  TORCH_CHECK(!found.parts.empty(), "no picture (", format_suffixes(), ") is below '", where, "'",
               found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   notes_ = std::move(found.notes);
@@ -192,11 +194,11 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) : wher
              : !found.classes.empty() ? found.classes
              : found.lists            ? join_positions(found.parts)
                                       : join_names(found.parts);
-  check_different(classes_, "Dataset", given ? "the list of classes" : fmt::format("'{}'", where));
+  check_different(classes_, given ? "the list of classes" : fmt::format("'{}'", where));
   std::set<std::string> titles;
   for (auto& part : found.parts) {
     name_part(part, where);
-    TORCH_CHECK(titles.insert(part.title()).second, "[Dataset] '", where, "' has two parts that are both '",
+    TORCH_CHECK(titles.insert(part.title()).second, "'", where, "' has two parts that are both '",
                 printable(part.title()), "'");
     if (!given && found.lists) {
       check_names(part, classes_);
@@ -209,10 +211,12 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) : wher
       }
       use_positions(part, classes_);
     } else {
-      match_classes(part, classes_, "Dataset");
+      match_classes(part, classes_);
     }
   }
   for (auto& part : found.parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
+} catch (...) {
+  rethrow_from("Dataset");
 }
 
 Dataset::Part Dataset::find(const std::string& domain, const std::string& split) const {

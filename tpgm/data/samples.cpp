@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/format.h"
 
 namespace tpgm {
 namespace {
@@ -128,14 +129,7 @@ void set_part_of_file(Samples& samples, const std::string& stem) {
   }
 }
 
-bool is_picture(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string ending(name.substr(dot + 1));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return ending == "jpg" || ending == "jpeg" || ending == "png";
-}
+bool is_picture(std::string_view name) { return has_image_suffix(name); }
 
 bool all_numbers(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [](const auto& name) {

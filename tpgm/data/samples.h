@@ -68,7 +68,7 @@ void set_part(Samples& samples, const std::string& folders);
 /// The same of a file's name, "real_train" or "real-train".
 void set_part_of_file(Samples& samples, const std::string& stem);
 
-/// A name to open a picture by: .jpg, .jpeg or .png, in any case.
+/// A name to open an image by: the suffix of a format (formats/format.h), in any case.
 bool is_picture(std::string_view name);
 
 inline constexpr int64_t kMostClasses = 100'000;

@@ -1,5 +1,7 @@
 #include "tpgm/methods/tpgm.h"
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
@@ -21,8 +23,8 @@ RadiiOptions radii_options(const TpgmOptions& options) {
 /// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
 /// globs.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
-                                   const std::vector<std::string>& globs) {
-  check_globs("Tpgm", "groups", globs, names);
+                                   const std::vector<std::string>& globs) try {
+  check_globs("groups", globs, names);
   std::vector<std::string> groups;
   for (const auto& name : names) {
     auto group = globs.empty() ? block_name(name) : name;
@@ -35,6 +37,8 @@ std::vector<std::string> groups_of(const std::vector<std::string>& names,
     groups.push_back(group);
   }
   return groups;
+} catch (...) {
+  rethrow_from("Tpgm");
 }
 
 }  // namespace

@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm {
@@ -57,22 +57,11 @@ std::vector<Sentence> sentences_of(const Tokenizer& tokenizer, const std::vector
   return sentences;
 }
 
-// A list of texts in a file's metadata; nothing if it has none.
-std::vector<std::string> list_of(const Metadata& metadata, const char* key) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end()) return {};
-  const auto json = nlohmann::json::parse(found->second, nullptr, false);
-  const bool strings = json.is_array() && std::all_of(json.begin(), json.end(),
-                                                      [](const auto& each) { return each.is_string(); });
-  TORCH_CHECK(strings, "[load_zero_shot] '", key, "' of its metadata is no list of texts");
-  return json.get<std::vector<std::string>>();
-}
-
 }  // namespace
 
 std::vector<std::string> find_templates(const std::string& text, const Metadata& metadata) {
   if (text.empty()) {
-    auto own = list_of(metadata, "tpgm.templates");
+    auto own = keys::kTemplates.of(metadata);
     for (const auto& each : own)
       TORCH_CHECK(each.find(kPlaceholder) != std::string::npos,
                   "[find_templates] the checkpoint's template '", each,
@@ -161,35 +150,36 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
 
 void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file) {
   Metadata metadata;
-  if (!head.model.empty()) metadata["tpgm.model"] = head.model;
-  metadata["tpgm.classes"] = nlohmann::json(head.class_names).dump();
-  metadata["tpgm.templates"] = nlohmann::json(head.templates).dump();
+  if (!head.model.empty()) keys::kModel.set(metadata, head.model);
+  keys::kClasses.set(metadata, head.class_names);
+  keys::kTemplates.set(metadata, head.templates);
   StateDict tensors("Tensor");
   tensors.insert("head.weight", head.weight);
   save_safetensors(tensors, file, metadata);
 }
 
-ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
+ZeroShotHead load_zero_shot(const std::filesystem::path& file) try {
   const SafetensorsFile opened(file);
-  TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "[load_zero_shot] '",
-              file.string(), "' is no zero-shot head; 'tpgm zeroshot' makes one");
+  TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "'", file.string(),
+              "' is no zero-shot head; 'tpgm zeroshot' makes one");
   ZeroShotHead head;
   head.weight = opened.tensor("head.weight");
   try {
-    head.class_names = list_of(opened.metadata(), "tpgm.classes");
-    head.templates = list_of(opened.metadata(), "tpgm.templates");
+    head.class_names = keys::kClasses.of(opened.metadata());
+    head.templates = keys::kTemplates.of(opened.metadata());
   } catch (c10::Error& error) {
     error.add_context(fmt::format("in '{}'", file.string()));
     throw;
   }
-  if (const auto model = opened.metadata().find("tpgm.model"); model != opened.metadata().end())
-    head.model = model->second;
+  head.model = keys::kModel.of(opened.metadata());
   TORCH_CHECK(
       head.weight.dim() == 2 &&
           (head.class_names.empty() || head.weight.size(0) == static_cast<int64_t>(head.class_names.size())),
-      "[load_zero_shot] '", file.string(), "': the head is ", head.weight.sizes(), " for ",
-      head.class_names.size(), " classes");
+      "'", file.string(), "': the head is ", head.weight.sizes(), " for ", head.class_names.size(),
+      " classes");
   return head;
+} catch (...) {
+  rethrow_from("load_zero_shot");
 }
 
 }  // namespace tpgm

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/io/metadata.h"
 #include "tpgm/models/clip.h"
 #include "tpgm/text/tokenizer.h"
 
@@ -30,7 +30,7 @@ std::vector<std::string> load_class_names(const std::filesystem::path& path);
 std::vector<std::string> load_templates(const std::filesystem::path& path);
 
 /// A file of templates, or one in place of a file. Empty: those that the checkpoint was trained with
-/// ("tpgm.templates" in its metadata), or else "a photo of a {}.".
+/// (keys::kTemplates), or else "a photo of a {}.".
 std::vector<std::string> find_templates(const std::string& text, const Metadata& metadata = {});
 
 /// The vocabulary at `path`; or else the one beside the checkpoint; or else Tokenizer::bytes() for a model of

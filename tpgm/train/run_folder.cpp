@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -35,16 +33,8 @@ std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string read_text(const fs::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  TORCH_CHECK(stream, "[RunFolder] cannot read '", path.string(), "'");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
-
 Json read_json(const fs::path& path) {
-  auto json = Json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  auto json = Json::parse(MappedFile(path).bytes(), nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK(json.is_object(), "[RunFolder] '", path.string(), "' is damaged: it is no JSON object");
   return json;
 }
@@ -81,12 +71,6 @@ class AppendedFile {
 };
 
 }  // namespace
-
-void write_file(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, "RunFolder");
-  file.write(text.data(), text.size());
-  file.commit();
-}
 
 /// Two processes must not write to one run. Goes with the process, however that ends.
 class FolderLock {
@@ -236,7 +220,9 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   numbers["log_bytes"] = impl_->log->size();
   numbers["summary_bytes"] = impl_->summary->size();
   numbers["events_bytes"] = impl_->events->flush();
-  save_safetensors(tensors, impl_->path / "resume.safetensors", {{"tpgm.state", dump(numbers)}});
+  Metadata metadata;
+  keys::kState.set(metadata, dump(numbers));
+  save_safetensors(tensors, impl_->path / "resume.safetensors", metadata);
 }
 
 std::optional<RunFolder::State> RunFolder::load_state() {
@@ -246,9 +232,8 @@ std::optional<RunFolder::State> RunFolder::load_state() {
   }
   const fs::path file = impl_->path / "resume.safetensors";
   const SafetensorsFile opened(file);
-  const auto text = opened.metadata().find("tpgm.state");
   State state;
-  state.numbers = Json::parse(text == opened.metadata().end() ? "" : text->second, nullptr, false);
+  state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
   TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "[train] '", file.string(),
               "' is no state of a run");
   state.tensors = opened.tensors();

@@ -88,7 +88,4 @@ std::optional<RunFolder::Json> load_result(const std::filesystem::path& run);
 /// True if the folder has a recipe.toml.
 bool is_run(const std::filesystem::path& path);
 
-/// Writes `text` to `path`, complete or not at all.
-void write_file(const std::filesystem::path& path, const std::string& text);
-
 }  // namespace tpgm

@@ -8,7 +8,6 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -156,7 +155,7 @@ std::shared_ptr<Classifier> fresh_model(const std::string& name, int64_t classes
   set_defaults(config);
   auto backbone = make_backbone(config);
   backbone->reset_parameters();
-  metadata["tpgm.model"] = to_text(config);
+  keys::kModel.set(metadata, to_text(config));
   return std::make_shared<Classifier>(std::move(backbone), ClassifierOptions().num_classes(classes));
 }
 
@@ -211,7 +210,7 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
     config = parse_model(options.model);
     set_defaults(config);
   } else {
-    const Checkpoint checkpoint(options.checkpoint, "", "train");
+    const Checkpoint checkpoint(options.checkpoint);
     weights = read_weights(checkpoint,
                            options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
     TORCH_CHECK(weights->has_text(), "[train] `head` ", options.head, ": '", options.checkpoint, "', a ",
@@ -234,10 +233,11 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
   const auto tokenizer = find_tokenizer(options.vocab, options.checkpoint, *config.vocab);
   const auto names = names_for(options, classes);
   config.recompute.reset();  // of how to compute, not of what
-  Metadata kept = {{"tpgm.model", to_text(config)},
-                   {"tpgm.layout", to_text(weights ? weights->layout : Layout::kTpgm)},
-                   {"tpgm.templates", nlohmann::json(templates).dump()}};
-  if (const auto view = result.metadata.find("tpgm.view"); view != result.metadata.end()) kept.insert(*view);
+  Metadata kept;
+  keys::kModel.set(kept, to_text(config));
+  keys::kLayout.set(kept, to_text(weights ? weights->layout : Layout::kTpgm));
+  keys::kTemplates.set(kept, templates);
+  keys::kView.copy(result.metadata, kept);
   result.metadata = std::move(kept);
   int64_t truncated = 0;
   if (options.head == "text") {
@@ -250,7 +250,7 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
     truncated = head.truncated;
     result.model = std::make_shared<Classifier>(clip->visual, head.weight, at::Tensor(),
                                                 ClassifierOptions().normalize(true));
-    result.metadata["tpgm.normalize"] = "true";
+    keys::kNormalize.set(result.metadata, true);
   }
   notes.push_back(
       fmt::format("{} classes from text, '{}' to '{}'", names.size(), names.front(), names.back()));
@@ -288,8 +288,7 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
     load.head(Head::kZeroShot).head_file(options.head);
   }
   auto loaded = load_classifier(options.model, options.checkpoint, load);
-  const bool text =
-      !is_script(options.model) && Checkpoint(options.checkpoint, "", "train").contains("logit_scale");
+  const bool text = !is_script(options.model) && Checkpoint(options.checkpoint).contains("logit_scale");
   if (options.head == "fresh" && options.epochs > 0 && !options.head_lr && options.lr < 1e-4)
     notes.push_back(fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}",
                                 options.lr,
@@ -302,7 +301,7 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
 
   std::vector<std::string> known;
   if (options.head == "checkpoint") {
-    known = classes_of(Checkpoint(options.checkpoint, "", "train").metadata());
+    known = keys::kClasses.of(Checkpoint(options.checkpoint).metadata());
     if (!known.empty()) {
       result.model = with_rows(*loaded.model, known, wanted, options.checkpoint);
       if (known.size() > wanted.size())
@@ -327,7 +326,7 @@ void load_start(Classifier& model, const TrainOptions& options, const std::vecto
   const auto start = load_classifier("", options.weights, LoadOptions());
   TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
               "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
-  const auto theirs = classes_of(Checkpoint(options.weights, "", "train").metadata());
+  const auto theirs = keys::kClasses.of(Checkpoint(options.weights).metadata());
   TORCH_CHECK(theirs.empty() || theirs == classes, "[train] `weights` '", options.weights,
               "' has the same number of classes in another order, or others");
   load_state_dict(model, state_dict(*start.model), {}, options.weights);
@@ -400,7 +399,7 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
   TORCH_CHECK(!options.head_lr || options.lr > 0, "[train] `head-lr` with `lr` 0: that is `method` lp `lr` ",
               options.head_lr.value_or(0));
   options.device = setup.device.str();
-  options.model = setup.metadata.at("tpgm.model");
+  options.model = keys::kModel.at(setup.metadata);
   if (is_script(options.model)) {  // "script:FILE:sizes"
     const size_t begin = std::string("script:").size(),
                  end = std::min(options.model.find(':', begin), options.model.size());
@@ -419,12 +418,7 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
   options.crop_pct = setup.pictures.eval.crop_pct();
   options.interpolation =
       setup.pictures.eval.interpolation() == Interpolation::kBicubic ? "bicubic" : "bilinear";
-  setup.metadata["tpgm.view"] = nlohmann::json{
-      {"mean", options.mean},
-      {"std", options.std},
-      {"crop_pct", *options.crop_pct},
-      {"interpolation",
-       *options.interpolation}}.dump();
+  keys::kView.set(setup.metadata, {options.mean, options.std, options.crop_pct, options.interpolation});
   for (const auto& method : methods()) {
     if (method.name != options.method) continue;
     for (const auto& option : method.options) {  // the trainer knows the head, and counts epochs
@@ -448,35 +442,21 @@ std::optional<c10::Device> parse_device(const std::string& text) {
   TORCH_CHECK(false, "[parse_device] `device` ", text, ": expected auto, cpu, cuda or cuda:N");
 }
 
-c10::Device find_device(const std::string& text, const std::string& call) {
+c10::Device find_device(const std::string& text) {
   const auto device = parse_device(text).value_or(torch::cuda::is_available() ? c10::Device("cuda:0")
                                                                               : c10::Device(c10::kCPU));
   if (device.is_cpu()) return device;
-  TORCH_CHECK(torch::cuda::is_available(), "[", call, "] `device` ", text,
+  TORCH_CHECK(torch::cuda::is_available(), "[find_device] `device` ", text,
               ": no CUDA device is visible, or this LibTorch was built without CUDA");
-  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[", call, "] `device` ", text,
+  TORCH_CHECK(device.index() < static_cast<int>(torch::cuda::device_count()), "[find_device] `device` ", text,
               ": there are ", torch::cuda::device_count(), " devices");
   return device;
 }
 
-PictureView view_of(const Metadata& metadata) {
-  const auto found = metadata.find("tpgm.view");
-  if (found == metadata.end()) return {};
-  const auto json = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-  try {
-    return {json.at("mean"), json.at("std"), json.at("crop_pct").get<double>(),
-            json.at("interpolation").get<std::string>()};
-  } catch (const nlohmann::json::exception&) {
-    TORCH_CHECK(false,
-                "[view_of] 'tpgm.view' in a checkpoint's metadata does not say mean, std, crop_pct and "
-                "interpolation");
-  }
-}
-
 Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                        c10::Device device) {
-  const std::string& model_name = metadata.at("tpgm.model");
-  const PictureView own = view_of(metadata);
+  const std::string model_name = keys::kModel.at(metadata);
+  const ImageView own = keys::kView.of(metadata);
   const Family family = is_script(model_name) ? Family::kResNet : parse_model(model_name).family;
   const Normalization usual = normalization(family);
   const auto interpolation =
@@ -610,38 +590,21 @@ std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
   return names;
 }
 
-std::vector<std::string> classes_of(const Metadata& metadata) {
-  const auto found = metadata.find("tpgm.classes");
-  if (found == metadata.end()) return {};
-  const auto json = nlohmann::json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-  std::vector<std::string> classes;
-  if (json.is_array()) {
-    for (const auto& name : json) {
-      if (name.is_string()) classes.push_back(name);
-    }
-  }
-  TORCH_CHECK(!classes.empty() && classes.size() == json.size(),
-              "[classes_of] 'tpgm.classes' in a checkpoint's metadata is no list of names");
-  return classes;
-}
-
 Setup prepare(TrainOptions options) {
   Setup setup;
   TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
-  setup.device = find_device(options.device, "train");
+  setup.device = find_device(options.device);
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text(options);
   auto [model, metadata, classes] = load_model(options, setup.device, setup.notes);
   setup.model = model;
   setup.metadata = metadata;
   setup.data = open_data(options, classes);
-  if (setup.model->head)
-    setup.metadata["tpgm.classes"] =
-        nlohmann::json(setup.data.classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  if (setup.model->head) keys::kClasses.set(setup.metadata, setup.data.classes);
   setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
   setup.model->to(setup.device);
   if (!options.channels_last) {
-    const auto& name = setup.metadata.at("tpgm.model");
+    const auto name = keys::kModel.at(setup.metadata);
     options.channels_last = !is_script(name) && is_resnet(parse_model(name).family);
   }
   if (*options.channels_last) to_channels_last(*setup.model);

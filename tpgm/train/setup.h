@@ -9,7 +9,7 @@
 
 #include "tpgm/data/loader.h"
 #include "tpgm/data/split.h"
-#include "tpgm/io/safetensors_writer.h"
+#include "tpgm/io/metadata.h"
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/options.h"
@@ -34,16 +34,8 @@ struct Pictures {
 
 /// What --device says; nothing for "auto". Throws for what is no device's name.
 std::optional<c10::Device> parse_device(const std::string& text);
-/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
-c10::Device find_device(const std::string& text, const std::string& call);
-
-/// How a checkpoint says that it saw pictures ("tpgm.view" in its metadata); what it does not say is empty.
-struct PictureView {
-  std::vector<double> mean, std;
-  std::optional<double> crop_pct;
-  std::optional<std::string> interpolation;
-};
-PictureView view_of(const Metadata& metadata);
+/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there.
+c10::Device find_device(const std::string& text);
 
 /// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
 /// the model.
@@ -70,9 +62,6 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
 /// only some are.
 std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
                                                           std::vector<std::string> names);
-
-/// The classes that a checkpoint says it knows ("tpgm.classes" in its metadata); empty if it says nothing.
-std::vector<std::string> classes_of(const Metadata& metadata);
 
 struct Setup {
   TrainOptions options;  ///< with everything that was left open decided, and absolute paths

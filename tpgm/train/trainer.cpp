@@ -14,6 +14,7 @@
 #include <exception>
 #include <limits>
 
+#include "tpgm/base/hash.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/mix.h"
 #include "tpgm/io/checkpoint.h"
@@ -105,10 +106,8 @@ at::Generator generator(c10::Device device) { return at::globalContext().default
 
 // Which pictures are trained on, in which order, and what is held out (FNV-1a of names and labels).
 std::string fingerprint_of(const RunData& data) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&hash](std::string_view bytes) {
-    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ULL;
-  };
+  uint64_t hash = fnv1a("");
+  const auto add = [&hash](std::string_view bytes) { hash = fnv1a(bytes, hash); };
   for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
     add(fmt::format("{};", subset->size()));
     for (const int64_t i : subset->indices) {
@@ -567,7 +566,7 @@ void Trainer::say_skipped_pictures() {
 void Trainer::keep_best() {
   if (folder_) {
     Metadata metadata = setup_.metadata;
-    if (finished_best_) metadata["tpgm.finished"] = "true";
+    keys::kFinished.set(metadata, finished_best_);
     folder_->save_weights("best", state_dict(model_), metadata);
     return;
   }
@@ -582,7 +581,7 @@ void Trainer::load_best() {
     const SafetensorsFile best(folder_->path() / "best.safetensors");
     load_state_dict(model_, best.tensors(), {}, best.path());
     // A run that was killed after the method's last act and before its result was written.
-    finished_best_ = best.metadata().contains("tpgm.finished");
+    finished_best_ = keys::kFinished.of(best.metadata());
   } else {
     load_state_dict(model_, best_weights_);
   }

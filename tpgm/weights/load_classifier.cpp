@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
 #include "tpgm/text/zero_shot.h"
@@ -16,8 +17,6 @@
 
 namespace tpgm {
 namespace {
-
-constexpr const char* kCall = "load_classifier";
 
 // What a checkpoint gives to a classifier.
 struct Parts {
@@ -32,9 +31,9 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
                   LoadedClassifier& result) {
   const auto script = std::make_shared<ScriptBackbone>(model);
   Parts parts{script, {}, {}, {}, {}};
-  result.metadata["tpgm.model"] = model;
+  keys::kModel.set(result.metadata, model);
   if (checkpoint.empty()) return parts;
-  const Checkpoint opened(checkpoint, "", kCall);
+  const Checkpoint opened(checkpoint);
   StateDict backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
@@ -51,7 +50,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
 }
 
 Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
-  const Checkpoint checkpoint(file, "", kCall);
+  const Checkpoint checkpoint(file);
   ModelWeights weights =
       read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
@@ -60,11 +59,10 @@ Parts load_model(const std::string& model, const std::filesystem::path& file, Lo
   if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
   result.notes = std::move(weights.notes);
   weights.config.recompute.reset();  // of how to compute, not of what
-  result.metadata = {{"tpgm.model", to_text(weights.config)}, {"tpgm.layout", to_text(weights.layout)}};
-  for (const char* key : {"tpgm.view", "tpgm.templates"}) {
-    if (const auto found = checkpoint.metadata().find(key); found != checkpoint.metadata().end())
-      result.metadata.insert(*found);
-  }
+  keys::kModel.set(result.metadata, to_text(weights.config));
+  keys::kLayout.set(result.metadata, to_text(weights.layout));
+  keys::kView.copy(checkpoint.metadata(), result.metadata);
+  keys::kTemplates.copy(checkpoint.metadata(), result.metadata);
   return parts;
 }
 
@@ -73,16 +71,15 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
   if (parts.config && !head.model.empty()) {
     std::vector<std::string> texts;
     ModelConfig made_with = parse_model(head.model);
-    TORCH_CHECK(made_with.family == parts.config->family, "[", kCall, "] '", options.head_file().string(),
+    TORCH_CHECK(made_with.family == parts.config->family, "'", options.head_file().string(),
                 "' was made with a ", to_text(made_with.family), ", and this is a ",
                 to_text(parts.config->family));
     for (const auto& [size, theirs, ours] : conflicts(made_with, *parts.config)) {
       if (size != "image_size" && size != "recompute")
         texts.push_back(fmt::format("{} {}, not {}", size, theirs, ours));
     }
-    TORCH_CHECK(texts.empty(), "[", kCall, "] '", options.head_file().string(),
-                "' was made with another model (", fmt::format("{}", fmt::join(texts, ", ")),
-                "); make one with this");
+    TORCH_CHECK(texts.empty(), "'", options.head_file().string(), "' was made with another model (",
+                fmt::format("{}", fmt::join(texts, ", ")), "); make one with this");
   }
   return std::make_shared<Classifier>(parts.backbone, head.weight, at::Tensor(),
                                       ClassifierOptions(options.classifier()).normalize(true));
@@ -92,21 +89,19 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
 std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
                                           const LoadOptions& options) {
   TORCH_CHECK(
-      parts.head.defined(), "[", kCall, "] ",
-      checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
+      parts.head.defined(), checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
       " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
       "`head`, or train one");
   ClassifierOptions own(options.classifier());
-  if (parts.metadata.contains("tpgm.normalize")) own.normalize(true);
-  if (const auto layer = parts.metadata.find("tpgm.layer"); layer != parts.metadata.end())
-    own.layer(layer->second);
+  if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
+  if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
   return std::make_shared<Classifier>(parts.backbone, parts.head, parts.bias, own);
 }
 
 }  // namespace
 
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
-                                 const LoadOptions& options) {
+                                 const LoadOptions& options) try {
   LoadedClassifier result;
   const Parts parts =
       is_script(model) ? load_script(model, checkpoint, result) : load_model(model, checkpoint, result);
@@ -120,10 +115,12 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())
                        : with_zero_shot_head(parts, options);
   }
-  if (result.model->options().normalize()) result.metadata["tpgm.normalize"] = "true";
-  if (!result.model->options().layer().empty())
-    result.metadata["tpgm.layer"] = result.model->options().layer();
+  const auto& used = result.model->options();
+  keys::kNormalize.set(result.metadata, used.normalize());
+  if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
   return result;
+} catch (...) {
+  rethrow_from("load_classifier");
 }
 
 }  // namespace tpgm

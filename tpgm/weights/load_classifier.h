@@ -4,11 +4,11 @@
 #include <torch/arg.h>
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tpgm/io/metadata.h"
 #include "tpgm/models/classifier.h"
 
 namespace tpgm {
@@ -29,10 +29,9 @@ struct LoadedClassifier {
   std::shared_ptr<Classifier> model;
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
-  /// For the metadata of what is saved from it, by which it is known again: "tpgm.model"; "tpgm.layout", the
-  /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, and
-  /// "tpgm.templates", what it was told of them, where the checkpoint says so.
-  std::map<std::string, std::string> metadata;
+  /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize and
+  /// kLayer of `keys`, and kView and kTemplates where the checkpoint has them.
+  Metadata metadata;
 };
 
 /// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/mismatches.h"
 #include "tpgm/models/registry.h"
@@ -96,10 +97,9 @@ Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional
 
 std::optional<ModelConfig> metadata_of(const Checkpoint& checkpoint) {
   constexpr size_t kMaxText = 1000;
-  const auto found = checkpoint.metadata().find("tpgm.model");
-  if (found == checkpoint.metadata().end()) return std::nullopt;
-  const std::string text = printable(found->second, kMaxText);
-  TORCH_CHECK(text == found->second, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
+  if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
+  const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
+  TORCH_CHECK(text == given, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
               "', which is no model; save it again");
   return parse_model(text);
 }
@@ -142,7 +142,7 @@ void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
                 "] both towers are there, but no 'logit_scale'");
   }
   // A head on features of a layer in between is of another width, and our own file says so.
-  const bool in_between = checkpoint.metadata().contains("tpgm.layer");
+  const bool in_between = keys::kLayer.in(checkpoint.metadata());
   check_head(weights.tensors, in_between ? std::nullopt : std::optional(backbone->num_features()));
   const bool clip = is_clip(weights.config.family);
   for (const auto& item : weights.tensors) {
@@ -166,7 +166,7 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
   }
   TORCH_CHECK(false,
               culprits.text(
-                  kCall, fmt::format(" ('{}')", checkpoint.path().string()),
+                  fmt::format(" ('{}')", checkpoint.path().string()),
                   "a variant that is not known here? As TorchScript any model can be tuned: docs/models.md"));
 }
 
@@ -264,7 +264,7 @@ StateDict ModelWeights::backbone() const {
 
 StateDict ModelWeights::text() const { return below(tensors, "text."); }
 
-ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
+ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) try {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));
   try {
     return read(checkpoint, wanted);
@@ -273,6 +273,8 @@ ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<Mode
     if (error.msg().find(file) == std::string::npos) error.add_context(fmt::format("in {}", file));
     throw;
   }
+} catch (...) {
+  rethrow_from("read_weights");
 }
 
 }  // namespace tpgm

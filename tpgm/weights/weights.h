@@ -47,7 +47,7 @@ struct SaveOptions {
   TORCH_ARG(std::optional<at::ScalarType>, dtype) = std::nullopt;
   /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
   TORCH_ARG(int64_t, shard_size) = 0;
-  /// To be written beside what is needed to know the model again ("tpgm.model", "format").
+  /// To be written beside what is needed to know the model again (keys::kModel, keys::kFormat).
   TORCH_ARG(Metadata, metadata);
 };
 
