@@ -35,9 +35,8 @@ using Clock = std::chrono::steady_clock;
 fs::path beside(const Job& job, const char* suffix) { return job.settings.at("output") + suffix; }
 
 // What decides a run, in full. What only says how fast it goes may change from one call to the next.
-std::string recipe_text(Settings settings) {
-  for (const char* key : kHarmless) settings.erase(key);
-  return to_toml(make_options(settings));
+std::string recipe_text(const Settings& settings) {
+  return to_toml(make_options(without(settings, Trait::kResumable)));
 }
 
 // The first line of `a` that `b` has not.

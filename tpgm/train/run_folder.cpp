@@ -18,6 +18,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/event_file.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 namespace {

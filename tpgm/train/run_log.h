@@ -28,8 +28,8 @@ class RunLog {
   /// A row of the table of epochs; the first one's keys are the columns.
   virtual void epoch(const Json& row) = 0;
   virtual void scalar(const std::string& tag, double value, int64_t step) = 0;
-  /// Radii and ratios of each tensor, which may be empty. `radius_step`: while the method learns them after the
-  /// last training step, how many it has learned with; what was told of that before stays.
+  /// Radii and ratios of each tensor, which may be empty. `radius_step`: while the method learns them after
+  /// the last training step, how many it has learned with; what was told of that before stays.
   virtual void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
                      std::optional<int64_t> radius_step = std::nullopt) = 0;
 

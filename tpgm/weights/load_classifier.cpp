@@ -35,6 +35,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
   result.metadata["tpgm.model"] = model;
   if (checkpoint.empty()) return parts;
   const Checkpoint opened(checkpoint, "", kCall);
+  result.checkpoint = opened;
   StateDict backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
@@ -52,6 +53,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
 
 Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
   const Checkpoint checkpoint(file, "", kCall);
+  result.checkpoint = checkpoint;
   ModelWeights weights =
       read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};

@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tpgm/io/checkpoint.h"
 #include "tpgm/models/classifier.h"
 
 namespace tpgm {
@@ -33,6 +35,8 @@ struct LoadedClassifier {
   /// one it came in; "tpgm.normalize" and "tpgm.layer" of the head; "tpgm.view", how it saw pictures, and
   /// "tpgm.templates", what it was told of them, where the checkpoint says so.
   std::map<std::string, std::string> metadata;
+  /// As it was opened, for who wants to know more of it; none if there was no checkpoint.
+  std::optional<Checkpoint> checkpoint;
 };
 
 /// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of
