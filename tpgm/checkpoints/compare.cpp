@@ -1,6 +1,7 @@
 // Distances between two checkpoints.
 #include "tpgm/checkpoints/compare.h"
 
+#include <ATen/TensorOperators.h>
 #include <algorithm>
 #include <cctype>
 #include <cmath>

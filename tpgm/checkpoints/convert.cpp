@@ -1,6 +1,7 @@
 // Conversion from file to file.
 #include "tpgm/checkpoints/convert.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
