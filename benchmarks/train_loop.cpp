@@ -9,6 +9,7 @@
 #include "benchmarks/timing.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
+#include "tpgm/train/run_folder.h"
 #include "tpgm/train/trainer.h"
 
 namespace tpgm::benchmarks {

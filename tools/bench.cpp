@@ -16,8 +16,8 @@
 #include "tools/bench.h"
 #include "tools/command.h"
 #include "tools/shared_files.h"
+#include "tpgm/core/device.h"
 #include "tpgm/methods/options.h"
-#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 

@@ -17,9 +17,9 @@
 #include "tools/bench.h"
 #include "tools/command.h"
 #include "tools/text.h"
+#include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {

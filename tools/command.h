@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tpgm/base/text.h"
+
 namespace tpgm::tools {
 
 /// Does the work and returns the exit status: 0 ok, 1 failed.
@@ -51,6 +53,12 @@ CLI::Validator parses(const Parse& parse) {
         return std::string();
       },
       "");
+}
+
+/// The same for what from_text() reads.
+template <typename T>
+CLI::Validator parses_as() {
+  return parses(parsed<T>);
 }
 
 Run configure_bench(CLI::App& app);

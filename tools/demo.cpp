@@ -11,7 +11,7 @@
 #include "tools/reproduce_plan.h"
 #include "tools/results.h"
 #include "tools/train.h"
-#include "tpgm/train/setup.h"
+#include "tpgm/core/device.h"
 
 namespace tpgm::tools {
 namespace {

@@ -23,6 +23,7 @@
 #include "tools/status_line.h"
 #include "tools/train.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/train/recipe.h"
 
 extern char** environ;
 
@@ -35,9 +36,8 @@ using Clock = std::chrono::steady_clock;
 fs::path beside(const Job& job, const char* suffix) { return job.settings.at("output") + suffix; }
 
 // What decides a run, in full. What only says how fast it goes may change from one call to the next.
-std::string recipe_text(Settings settings) {
-  for (const char* key : kHarmless) settings.erase(key);
-  return to_toml(make_options(settings));
+std::string recipe_text(const Settings& settings) {
+  return to_toml(make_options(without(settings, Trait::kResumable)));
 }
 
 // The first line of `a` that `b` has not.
@@ -167,11 +167,11 @@ class Runner {
       write_file(beside(job, ".toml"), recipe_text(job.settings));
       arguments.insert(arguments.end(), {"-c", beside(job, ".toml").string()});
     }
-    for (const char* key : kHarmless) {
+    for (const auto& key : keys_with(Trait::kResumable)) {
       const auto given = job.settings.find(key);
-      if (given != job.settings.end() && !(key == std::string("workers") && given->second == "0")) {
+      if (given != job.settings.end() && !(key == "workers" && given->second == "0")) {
         arguments.push_back(fmt::format("--{}={}", key, given->second));
-      } else if (key == std::string("workers") && side_by_side_ > 1) {
+      } else if (key == "workers" && side_by_side_ > 1) {
         arguments.push_back(fmt::format("--workers={}", threads()));
       }
     }

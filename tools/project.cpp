@@ -40,7 +40,7 @@ constexpr size_t kMostOutputs = 200;  // each is an open file
 struct Arguments {
   std::string anchor, checkpoint, head, where, part, output, mu = "0";
   std::string norm = "l2", init = "half", scale = "absolute";
-  int64_t radius_steps = 200, radius_batch_size = 64;
+  int64_t radius_steps = TpgmOptions().every(kEnd).radius_steps_or_default(), radius_batch_size = 64;
   double radius_lr = 1e-2, tv = 0;
   std::vector<std::string> exclude;
   SettingFlags flags;

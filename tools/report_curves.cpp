@@ -157,7 +157,8 @@ const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
 
 const ReportRow* begin_of(const Curve& wise, const RunSet& runs) {
   const auto& options = wise.rows.front()->run().options;
-  if (options.head == "fresh") return nullptr;  // WISE leaves a fresh head as it was trained
+  if (options.head.is(HeadSource::Kind::kFresh))
+    return nullptr;  // WISE leaves a fresh head as it was trained
   for (const auto& row : runs.rows) {
     const auto& own = row.run().options;
     if (row.is_anchor() && own.checkpoint == options.checkpoint && own.head == options.head) return &row;

@@ -19,6 +19,7 @@
 #include "tools/status_line.h"
 #include "tools/train.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 namespace {
@@ -34,13 +35,6 @@ struct Arguments {
   int64_t jobs = 1;
   bool dry_run = false, json = false;
 };
-
-// What the recipes alone decide: a method's own options would be refused by all other rows.
-std::vector<std::string> left_to_recipes() {
-  auto keys = method_keys();
-  keys.insert(keys.end(), {"method", "weights", "lp-epochs", "lp-lr", "seed", "output"});
-  return keys;
-}
 
 // As it can be pasted into a shell.
 std::string command_line() {
@@ -202,7 +196,8 @@ Run configure_reproduce(CLI::App& app) {
                "steps that are really made");
   app.add_option("--measure", args->measure, "")->group("");  // for this program itself
   app.add_flag("--json", args->json, "The tables for a program to read");
-  args->flags.add_all(app, left_to_recipes());
+  // What the recipes alone decide: a method's own options would be refused by all other rows.
+  args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
       "These options beat the recipes', but --epochs leaves rows alone that do not train (epochs = 0).");
   return [args] { return run_all(*args); };

@@ -16,6 +16,7 @@
 #include "tools/command.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 namespace {
@@ -67,8 +68,7 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
 
 Settings essence_of(const Settings& settings, int depth) {
   Settings result;
-  for (const auto& [key, value] : settings) {
-    if (is_circumstance(key)) continue;
+  for (const auto& [key, value] : without(settings, Trait::kCircumstance)) {
     if (key == "weights" && !value.empty() && depth < kDeepest) {
       const fs::path start = is_run(value) ? fs::path(value) : fs::path(value).parent_path();
       if (is_run(start)) {
@@ -84,8 +84,9 @@ Settings essence_of(const Settings& settings, int depth) {
 
 RowKind kind_of(const TrainOptions& options) {
   if (options.method == "ft" && options.epochs == 0 && options.weights.empty())
-    return options.head == "fresh" || options.head == "checkpoint" ? RowKind::kPretrained
-                                                                   : RowKind::kZeroShot;
+    return options.head.is(HeadSource::Kind::kFresh) || options.head.is(HeadSource::Kind::kCheckpoint)
+               ? RowKind::kPretrained
+               : RowKind::kZeroShot;
   if (options.method == "ft") return RowKind::kFt;
   if (options.method == "wise") return RowKind::kWise;
   if (options.method == "tpgm") return method_number(options, "mu") > 0 ? RowKind::kTpgmC : RowKind::kTpgm;
@@ -274,23 +275,6 @@ double to_number(const std::string& text) {
 double method_number(const TrainOptions& options, const std::string& key) {
   const auto found = options.method_options.find(key);
   return found == options.method_options.end() ? 0 : to_number(found->second);
-}
-
-bool is_circumstance(const std::string& key) {
-  static const std::set<std::string> kKeys{"seed",
-                                           "output",
-                                           "device",
-                                           "workers",
-                                           "cache",
-                                           "log-every",
-                                           "cuda-graph",
-                                           "max-pixels",
-                                           "on-nan",
-                                           "checkpoint-every",
-                                           "on-bad-image",
-                                           "deterministic",
-                                           "validation-batch-size"};
-  return kKeys.contains(key);
 }
 
 Settings essence(const Settings& settings) { return essence_of(settings, 0); }

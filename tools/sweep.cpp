@@ -30,14 +30,8 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-std::string key_of(const std::string& entry) {
-  std::string key = entry.substr(0, entry.find('='));
-  std::replace(key.begin(), key.end(), '_', '-');
-  return key;
-}
-
 Axis parse_axis(const std::string& entry) {
-  Axis axis{key_of(entry), {}};
+  Axis axis{option_key(entry.substr(0, entry.find('='))), {}};
   const size_t at = entry.find('=');
   TORCH_CHECK(at != std::string::npos && at > 0, "[sweep] '", printable(entry),
               "': a sweep is KEY=VALUE,VALUE, such as lr=1e-3,1e-2");
@@ -173,15 +167,6 @@ void print_runs(const std::vector<Job>& jobs) {
 }
 
 }  // namespace
-
-void override_with(Recipe& recipe, const Settings& given) {
-  for (const auto& [key, value] : given) {
-    recipe.settings[key] = value;
-    for (auto* entries : {&recipe.sweep, &recipe.take})
-      std::erase_if(*entries, [&key = key](const std::string& entry) { return key_of(entry) == key; });
-    if (key == "seed") recipe.seeds.clear();
-  }
-}
 
 std::vector<Job> expand(const Recipe& recipe) {
   Settings common = recipe.settings;

@@ -23,6 +23,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/base/version.h"
 #include "tpgm/train/memory.h"
+#include "tpgm/train/recipe.h"
 #include "tpgm/train/run_folder.h"
 #include "tpgm/train/trainer.h"
 
@@ -78,7 +79,8 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
   fmt::print("{}{} steps in {}{}\n", std::isnan(result.selection) ? "" : "; ", result.steps,
              duration_text(result.seconds),
              result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
-  if (options.classes == "subset") fmt::print("scored over the classes that occur in each test\n");
+  if (options.classes == ScoredClasses::kSubset)
+    fmt::print("scored over the classes that occur in each test\n");
   fmt::print("{}\n", (folder / "best.safetensors").string());
 }
 
@@ -103,7 +105,7 @@ bool interrupted() {
 }
 
 void print_plan(const TrainOptions& options) {
-  Setup setup = prepare(options);
+  Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   const auto& o = setup.options;
   fmt::print("{}\n# Data\n", to_toml(o));
@@ -144,7 +146,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   } else {
     RunFolder::check_new(path);
   }
-  Setup setup = prepare(options);
+  Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder) folder.emplace(RunFolder::create(path, setup.options, environment(setup)));
@@ -157,10 +159,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
     callbacks.say = [&](const std::string& text) { status.say("tpgm train: " + text); };
     callbacks.progress = [&](const TrainProgress& at) {
       if (!status.due()) return;
-      status.show(
-          fmt::format("{} epoch {}/{}, step {}/{}, {:.0f} images/s, loss {:.4f}, accuracy {:.2f} %, {} left",
-                      at.phase, at.epoch, at.epochs, at.step, at.steps, at.images_s, at.loss, at.accuracy,
-                      duration_text(at.seconds_left)));
+      status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
     };
     Trainer trainer(setup, &*folder, callbacks);
     result = trainer.run();
@@ -176,7 +175,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
 
 int resume_run(const std::string& run, Settings settings, bool json) {
   for (const auto& [key, text] : settings) {
-    if (std::find(std::begin(kHarmless), std::end(kHarmless), key) == std::end(kHarmless))
+    if (!has_trait(key, Trait::kResumable))
       throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
   }
   TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");

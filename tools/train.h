@@ -5,9 +5,6 @@
 
 namespace tpgm::tools {
 
-/// Options that a resumed run may be given: they say how fast it goes, not what it computes.
-inline constexpr const char* kHarmless[] = {"workers", "cache", "log-every", "checkpoint-every"};
-
 /// True once SIGINT or SIGTERM came. The first call takes over both; a second signal ends the process.
 bool interrupted();
 
@@ -15,7 +12,7 @@ bool interrupted();
 /// the exit status. The result goes to stdout: a table, or JSON.
 int train_one(const TrainOptions& options, bool resume, bool json);
 
-/// `--resume`: goes on with the run in a folder. `settings` may only be kHarmless.
+/// `--resume`: goes on with the run in a folder. `settings` may only be Trait::kResumable.
 int resume_run(const std::string& run, Settings settings, bool json);
 
 /// What --dry-run says.

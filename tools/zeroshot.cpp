@@ -9,11 +9,11 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/core/device.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
-#include "tpgm/train/setup.h"
 #include "tpgm/weights/weights.h"
 
 namespace tpgm::tools {
@@ -111,7 +111,7 @@ Run configure_zeroshot(CLI::App& app) {
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
   app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
-      ->check(parses(parse_device));
+      ->check(parses_as<std::optional<c10::Device>>());
   return [args] { return zeroshot(*args); };
 }
 

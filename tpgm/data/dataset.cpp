@@ -21,16 +21,18 @@
 #include "tpgm/data/sources/tar.h"
 
 namespace tpgm {
-namespace {
 
-namespace fs = std::filesystem;
-
-struct Found {
+struct FoundParts {
   std::vector<Samples> parts;
   bool lists = false;                // each with classes of its own by position, which have to be joined
   std::vector<std::string> classes;  // of classes.txt
   std::vector<std::string> notes;
 };
+
+namespace {
+
+namespace fs = std::filesystem;
+using Found = FoundParts;
 
 Found from_lists(const std::vector<fs::path>& lists) {
   Found found;
@@ -183,24 +185,30 @@ void name_part(Samples& part, const std::string& where) {
 
 }  // namespace
 
-Dataset::Dataset(const std::string& where, const DatasetOptions& options) try : where_(where) {
-  Found found = look(where);
-  TORCH_CHECK(!found.parts.empty(), "no picture (", format_suffixes(), ") is below '", where, "'",
-              found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
+Dataset::Dataset(const std::string& where, const DatasetOptions& options)
+    : Dataset(where, std::make_shared<const Found>(look(where)), options.classes()) {}
+
+Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
+                 const std::vector<std::string>& classes) try
+    : found_(std::move(found)),
+      where_(std::move(where)),
+      notes_(found_->notes) {
+  std::vector<Samples> parts = found_->parts;
+  TORCH_CHECK(!parts.empty(), "no picture (", format_suffixes(), ") is below '", where_, "'",
+              notes_.empty() ? "" : fmt::format(" ({})", fmt::join(notes_, "; ")),
               "; expected class folders, lists of 'path label', or tars");
-  notes_ = std::move(found.notes);
-  const bool given = !options.classes().empty();
-  classes_ = given                    ? options.classes()
-             : !found.classes.empty() ? found.classes
-             : found.lists            ? join_positions(found.parts)
-                                      : join_names(found.parts);
-  check_different(classes_, given ? "the list of classes" : fmt::format("'{}'", where));
+  const bool given = !classes.empty();
+  classes_ = given                      ? classes
+             : !found_->classes.empty() ? found_->classes
+             : found_->lists            ? join_positions(parts)
+                                        : join_names(parts);
+  check_different(classes_, given ? "the list of classes" : fmt::format("'{}'", where_));
   std::set<std::string> titles;
-  for (auto& part : found.parts) {
-    name_part(part, where);
-    TORCH_CHECK(titles.insert(part.title()).second, "'", where, "' has two parts that are both '",
+  for (auto& part : parts) {
+    name_part(part, where_);
+    TORCH_CHECK(titles.insert(part.title()).second, "'", where_, "' has two parts that are both '",
                 printable(part.title()), "'");
-    if (!given && found.lists) {
+    if (!given && found_->lists) {
       check_names(part, classes_);
       use_positions(part, classes_);
     } else if (given && part.numbered && !any_known(part, classes_)) {
@@ -214,9 +222,13 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) try : 
       match_classes(part, classes_);
     }
   }
-  for (auto& part : found.parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
+  for (auto& part : parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
 } catch (...) {
   rethrow_from("Dataset");
+}
+
+Dataset Dataset::with_classes(const std::vector<std::string>& classes) const {
+  return classes == classes_ ? *this : Dataset(where_, found_, classes);
 }
 
 Dataset::Part Dataset::find(const std::string& domain, const std::string& split) const {

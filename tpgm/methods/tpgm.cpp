@@ -49,7 +49,7 @@ Tpgm::Tpgm(torch::nn::Module& module, TpgmOptions options)
 Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options)
     : AnchoredMethod("Tpgm", module, anchor, options.exclude(), norm_of(options), options.anchor_storage()),
       options_(std::move(options)),
-      radius_steps_(options_.radius_steps().value_or(options_.every().at_end() ? 200 : 1)),
+      radius_steps_(options_.radius_steps_or_default()),
       radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
              constraints_.scalar_options(), constraints_.report()),
       probe_(name_, module, constraints_.device()) {

@@ -16,6 +16,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/event_file.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 namespace {
@@ -164,7 +165,7 @@ RunFolder RunFolder::open(const fs::path& path) {
 }
 
 const fs::path& RunFolder::path() const { return impl_->path; }
-bool RunFolder::resumable() const { return fs::exists(impl_->path / "resume.safetensors"); }
+fs::path RunFolder::state_path() const { return impl_->path / "resume.safetensors"; }
 
 void RunFolder::log(const Json& line) { impl_->log->write(dump(line) + "\n"); }
 
@@ -210,6 +211,17 @@ void RunFolder::save_weights(const std::string& name, const StateDict& tensors, 
   save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
 }
 
+RunLog::Weights RunFolder::load_weights(const std::string& name) const {
+  const SafetensorsFile file(impl_->path / (name + ".safetensors"));
+  return {file.tensors(), file.metadata(), file.path()};
+}
+
+fs::path RunFolder::save_text(const std::string& name, const std::string& text) {
+  const fs::path file = impl_->path / (name + ".txt");
+  write_file(file, text);
+  return file;
+}
+
 void RunFolder::save_predictions(const NamedTensors& tests) {
   save_safetensors(tests, impl_->path / "predictions.safetensors");
 }
@@ -222,15 +234,15 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   numbers["events_bytes"] = impl_->events->flush();
   Metadata metadata;
   keys::kState.set(metadata, dump(numbers));
-  save_safetensors(tensors, impl_->path / "resume.safetensors", metadata);
+  save_safetensors(tensors, state_path(), metadata);
 }
 
 std::optional<RunFolder::State> RunFolder::load_state() {
-  if (!resumable()) {
+  const fs::path file = state_path();
+  if (!fs::exists(file)) {
     impl_->open_logs(0, 0, 0);
     return std::nullopt;
   }
-  const fs::path file = impl_->path / "resume.safetensors";
   const SafetensorsFile opened(file);
   State state;
   state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
@@ -259,7 +271,7 @@ void RunFolder::finish(const Json& result) {
   impl_->events->flush();
   write_file(impl_->path / "result.json", dump(result, 2) + "\n");
   std::error_code ignored;
-  fs::remove(impl_->path / "resume.safetensors", ignored);
+  fs::remove(state_path(), ignored);
 }
 
 std::optional<Json> load_result(const fs::path& run) {

@@ -7,10 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "tpgm/io/safetensors_writer.h"
-#include "tpgm/io/state_dict.h"
-#include "tpgm/methods/method.h"
 #include "tpgm/train/options.h"
+#include "tpgm/train/run_log.h"
 
 namespace tpgm {
 
@@ -32,9 +30,9 @@ namespace tpgm {
 ///
 /// Every file but the logs appears complete or not at all. Logs are cut back to where they were when a run
 /// resumes, so that nothing is in them twice.
-class RunFolder {
+class RunFolder : public RunLog {
  public:
-  using Json = nlohmann::ordered_json;
+  using Json = RunLog::Json;
 
   /// Throws if the folder holds anything.
   static void check_new(const std::filesystem::path& path);
@@ -44,37 +42,23 @@ class RunFolder {
   /// A run that was begun: throws if there is none, or it is finished.
   static RunFolder open(const std::filesystem::path& path);
   RunFolder(RunFolder&&) noexcept;
-  ~RunFolder();
+  ~RunFolder() override;
 
-  const std::filesystem::path& path() const;
-  bool resumable() const;  ///< has a state to go on from
+  const std::filesystem::path& path() const override;
 
-  void log(const Json& line);
-  /// A row of summary.csv; the first one's keys are the columns.
-  void epoch(const Json& row);
-  void scalar(const std::string& tag, double value, int64_t step);
-  /// `radius_step`: of the method's last act, after so many steps of it. What is there already stays.
+  void log(const Json& line) override;
+  void epoch(const Json& row) override;
+  void scalar(const std::string& tag, double value, int64_t step) override;
   void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
-             std::optional<int64_t> radius_step = std::nullopt);
-
-  /// "best" or "last".
-  void save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata);
-
-  /// For each test by its name the number of the predicted class of each picture, int32, in the order of the
-  /// test's subset; −1: it could not be read.
-  void save_predictions(const NamedTensors& tests);
-
-  /// The state of a run; the logs are flushed and their sizes go with it.
-  void save_state(const NamedTensors& tensors, Json numbers);
-  struct State {
-    NamedTensors tensors;
-    Json numbers;
-  };
-  /// The last one saved; cuts the logs back to it. Nothing if there is none: then the logs begin anew.
-  std::optional<State> load_state();
-
-  /// The run is finished: result.json, and no more state to resume from.
-  void finish(const Json& result);
+             std::optional<int64_t> radius_step = std::nullopt) override;
+  void save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata) override;
+  Weights load_weights(const std::string& name) const override;
+  void save_predictions(const NamedTensors& tests) override;
+  std::filesystem::path save_text(const std::string& name, const std::string& text) override;
+  void save_state(const NamedTensors& tensors, Json numbers) override;
+  std::optional<State> load_state() override;
+  std::filesystem::path state_path() const override;
+  void finish(const Json& result) override;
 
  private:
   struct Impl;

@@ -34,6 +34,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
   keys::kModel.set(result.metadata, model);
   if (checkpoint.empty()) return parts;
   const Checkpoint opened(checkpoint);
+  result.checkpoint = opened;
   StateDict backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
@@ -51,6 +52,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
 
 Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
   const Checkpoint checkpoint(file);
+  result.checkpoint = checkpoint;
   ModelWeights weights =
       read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};

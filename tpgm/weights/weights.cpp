@@ -27,14 +27,6 @@ std::string list(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), all > 5 ? fmt::format(" and {} more", all - 5) : "");
 }
 
-StateDict below(const StateDict& tensors, const std::string& prefix) {
-  StateDict result("Tensor");
-  for (const auto& item : tensors) {
-    if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
-  }
-  return result;
-}
-
 // Files from before PyTorch 0.4 have no counters of batches; nothing computes with them.
 void add_counters(StateDict& tensors, std::vector<std::string>& notes) {
   std::vector<std::string> missing;
