@@ -52,7 +52,7 @@ std::int64_t make_checkpoint(const fs::path& path, double gigabytes) {
       bytes += 4.0 * rows * cols;
     }
   }
-  SafetensorsWriter writer(path, specs, {}, 0, "bench io");
+  SafetensorsWriter writer(path, specs, {});
   for (size_t i = 0; i < specs.size(); ++i) {
     const at::Tensor tensor = at::rand(specs[i].shape);
     writer.write(i, 0, tensor.const_data_ptr(), tensor.nbytes());

@@ -137,7 +137,7 @@ class Files {
               encoded[i] = encode_jpeg(make_picture(static_cast<std::int64_t>(begin) + i), options.quality);
             }
           });
-      TarWriter shard(shards() / fmt::format("pictures-{:06}.tar", begin / kImagesPerShard), "bench loader");
+      TarWriter shard(shards() / fmt::format("pictures-{:06}.tar", begin / kImagesPerShard));
       for (std::size_t i = begin; i < end; ++i) {
         const std::string& bytes = encoded[i - begin];
         write_picture(i, bytes);

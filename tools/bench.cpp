@@ -16,8 +16,8 @@
 #include "tools/bench.h"
 #include "tools/command.h"
 #include "tools/shared_files.h"
+#include "tpgm/core/device.h"
 #include "tpgm/methods/options.h"
-#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 
@@ -219,7 +219,7 @@ Run configure_bench(CLI::App& app) {
     if (loader->parsed()) return run_loader();
     if (step->parsed()) return run_step();
     if (io->parsed()) return bench_io(*io_args);
-    args->device = find_device(args->device, "bench projection").is_cuda() ? "cuda" : "cpu";
+    args->device = find_device(args->device).is_cuda() ? "cuda" : "cpu";
     return bench_projection(*args);
   };
 }

@@ -17,9 +17,9 @@
 #include "tools/bench.h"
 #include "tools/command.h"
 #include "tools/text.h"
+#include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {
@@ -470,7 +470,7 @@ Run configure_bench_step(CLI::App& app) {
       ->check(CLI::IsMember(method_names()));
   app.add_flag("--json", args->json, "For a program to read");
   return [args, chosen] {
-    args->device = find_device(args->device, "bench step").is_cuda() ? "cuda" : "cpu";
+    args->device = find_device(args->device).is_cuda() ? "cuda" : "cpu";
     return bench_step(*args, chosen->count() > 0);
   };
 }

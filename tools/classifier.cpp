@@ -17,7 +17,7 @@
 
 namespace tpgm::tools {
 bool has_head(const std::string& model, const std::string& checkpoint) {
-  const Checkpoint opened(checkpoint, "", "load_classifier");
+  const Checkpoint opened(checkpoint);
   if (is_script(model)) return opened.contains("head.weight");
   return read_weights(opened, model.empty() ? std::nullopt : std::optional(parse_model(model))).has_head();
 }
@@ -49,7 +49,7 @@ GivenClassifier open_classifier(const char* command, const std::string& model, c
                                                       at::Tensor(), ClassifierOptions());
   }
   if (!checkpoint.empty() && given.head.empty()) {
-    given.classes = keys::kClasses.of(Checkpoint(checkpoint, "", command).metadata());
+    given.classes = keys::kClasses.of(Checkpoint(checkpoint).metadata());
     const int64_t outputs = given.loaded.model->num_classes();
     TORCH_CHECK(given.classes.empty() || static_cast<int64_t>(given.classes.size()) == outputs, "[", command,
                 "] '", checkpoint, "' says that it knows ", given.classes.size(),

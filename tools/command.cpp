@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm::tools {
 
 void say(const std::string& text) { std::fputs(with_flags(text).c_str(), stderr); }
@@ -31,17 +33,7 @@ std::string with_flags(const std::string& text) {
   return result + text.substr(begin);
 }
 
-namespace {
-
-// "bench io" for an error of "[bench io]" in `tpgm bench`.
-std::string whole_name(const std::string& name, const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.starts_with("[" + name + " ") ? text.substr(1, text.find(']') - 1) : name;
-}
-
-}  // namespace
-
-int run(const char* name, const Run& command) {
+int run(const std::string& name, const Run& command) {
   int status = 1;
   try {
     status = command();
@@ -52,7 +44,7 @@ int run(const char* name, const Run& command) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
     return 2;
   } catch (const c10::Error& error) {
-    say(fmt::format("tpgm {}: {}\n", whole_name(name, error), error_text(error)));
+    say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
   } catch (const std::exception& error) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tpgm/base/error_text.h"
+#include "tpgm/base/text.h"
 
 namespace tpgm::tools {
 
@@ -14,8 +15,8 @@ namespace tpgm::tools {
 using Run = std::function<int()>;
 
 /// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
-/// exit status.
-int run(const char* name, const Run& command);
+/// exit status. `name` is what stands behind `tpgm`: "data split".
+int run(const std::string& name, const Run& command);
 
 struct Command {
   const char* name;
@@ -48,6 +49,12 @@ CLI::Validator parses(const Parse& parse) {
         return std::string();
       },
       "");
+}
+
+/// The same for what from_text() reads.
+template <typename T>
+CLI::Validator parses_as() {
+  return parses(parsed<T>);
 }
 
 Run configure_bench(CLI::App& app);

@@ -12,6 +12,7 @@
 #include "tools/text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
+#include "tpgm/io/dtypes.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/weights/weights.h"
@@ -39,12 +40,24 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
   for (const auto* name : kCompanions) {
     if (!std::filesystem::is_regular_file(from / name, error) || std::filesystem::exists(to / name, error))
       continue;
-    const MappedFile source(from / name, "convert");
-    AtomicFile copy(to / name, "convert");
+    const MappedFile source(from / name);
+    AtomicFile copy(to / name);
     copy.write(source.bytes().data(), source.size());
     copy.commit();
     fmt::print("{}\n", (to / name).string());
   }
+}
+
+// What the output was made by.
+std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
+  std::string text = fmt::format("tpgm convert {}", name_of(input));
+  if (!input.key().empty()) text += fmt::format(" --key '{}'", input.key());
+  if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
+  for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
+  for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
+  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
+  return text;
 }
 
 // Names and shapes of another library's.
@@ -104,6 +117,7 @@ int convert(const Arguments& args) {
   Checkpoint input(args.input, args.key);
   if (args.keep_prefix) input.restore_prefix();
   print_notes("convert", input);
+  options.command(command_text(input, options));
 
   const std::filesystem::path output = args.output;
   const bool folder = args.output.ends_with('/') || is_folder(output);

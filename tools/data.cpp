@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tools/text.h"
+#include "tpgm/base/byte_count.h"
 
 namespace tpgm::tools {
 namespace {
@@ -18,8 +19,6 @@ constexpr Command kCommands[] = {
     {"shards", "folders or lists into tar shards", configure_data_shards},
     {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
 };
-
-int64_t cache_bytes(const std::string& text) { return text == "0" ? 0 : parse_bytes(text); }
 
 }  // namespace
 
@@ -45,12 +44,12 @@ void LoaderArguments::add_to(CLI::App& app) {
       ->check(CLI::Range(0, 1024));
   app.add_option("--on-bad-image", on_bad_image,
                  "A picture that cannot be read: error (stop, naming it) or skip (go on, and list it)")
-      ->check(parses(parse_on_bad_image));
+      ->check(parses_as<OnBadImage>());
   app.add_option("--max-pixels", max_pixels,
                  "Refuse pictures that claim more, before memory is taken for them")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--cache", cache, "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not")
-      ->check(parses(cache_bytes));
+      ->check(parses_as<ByteCount>());
 }
 
 LoaderOptions LoaderArguments::options(c10::Device device) const {
@@ -59,8 +58,8 @@ LoaderOptions LoaderArguments::options(c10::Device device) const {
       .batch_size(batch_size)
       .workers(workers > 0 ? workers : threads)
       .max_pixels(max_pixels)
-      .on_bad_image(parse_on_bad_image(on_bad_image))
-      .cache(cache_bytes(cache))
+      .on_bad_image(parsed<OnBadImage>(on_bad_image))
+      .cache(parsed<ByteCount>(cache).bytes)
       .device(device);
 }
 

@@ -27,7 +27,7 @@ struct Arguments {
   bool per_class = false, json = false;
 };
 
-/// Smallest, middle and largest of sorted numbers.
+// Smallest, middle and largest of sorted numbers.
 std::string range_text(const std::vector<int64_t>& sorted) {
   if (sorted.empty()) return "-";
   if (sorted.front() == sorted.back()) return fmt::format("{}", sorted.front());
@@ -101,7 +101,7 @@ void print_problems(const DatasetReport& report) {
       fmt::format("{} are in one part twice (a note, not an error):", pictures_text(within.size())), text);
 }
 
-/// Labels that no picture of any part has, and that nobody named either: the labels are wrong.
+// Labels that no picture of any part has, and that nobody named either: the labels are wrong.
 std::vector<std::string> unused_labels(const Dataset& data) {
   std::vector<bool> seen(data.classes().size());
   for (const auto& part : data.parts()) {

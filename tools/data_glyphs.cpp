@@ -103,9 +103,7 @@ void write_sheets(const GlyphFonts& fonts, const std::filesystem::path& path) {
     auto sheet = path;
     sheet.replace_filename(fmt::format("{}-{}.png", path.stem().string(), kGlyphDomains[i]));
     const std::string png = encode_png(draw_sheet(faces));
-    AtomicFile file(sheet, "data glyphs");
-    file.write(png.data(), png.size());
-    file.commit();
+    write_file(sheet, png);
     fmt::print("{}\n", sheet.string());
   }
 }
@@ -119,10 +117,10 @@ int data_glyphs(const Arguments& args) {
   if (args.output.empty() && args.sheet.empty()) throw UsageError("name an --output, or a --sheet, or both");
   const auto begin = std::chrono::steady_clock::now();
   std::optional<AtomicFolder> output;
-  if (!args.output.empty()) output.emplace(args.output, "data glyphs");
+  if (!args.output.empty()) output.emplace(args.output);
   const GlyphFonts fonts = find_glyph_fonts();
   TORCH_CHECK(!fonts.faces.empty(),
-              "[data glyphs] none of the fonts is installed; docs/glyphs.md names their Debian packages, and "
+              "none of the fonts is installed; docs/glyphs.md names their Debian packages, and "
               "assets/glyphs.tar needs none");
   print_fonts(fonts);
   if (output) {

@@ -20,8 +20,6 @@
 namespace tpgm::tools {
 namespace {
 
-constexpr const char* kCall = "data split";
-
 struct Arguments {
   std::string where, train, output;
   double fraction = 1, radius = 0.1, selection = 0.1, test = 0;
@@ -56,8 +54,8 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
       if (set == set_of.end()) continue;
       const auto& [other, other_place] =
           seen.emplace(twins.first, std::pair(set->second, place)).first->second;
-      TORCH_CHECK(other == set->second, "[", kCall, "] '", printable(other_place, kMaxPath), "' in ", other,
-                  " and '", printable(place, kMaxPath), "' in ", set->second,
+      TORCH_CHECK(other == set->second, "'", printable(other_place, kMaxPath), "' in ", other, " and '",
+                  printable(place, kMaxPath), "' in ", set->second,
                   " are the same picture; remove one of them");
     }
   }
@@ -65,17 +63,16 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
 
 int split_data(Arguments args) {
   const Dataset data(args.where);
-  print_notes(kCall, data);
+  print_notes("data split", data);
   const auto part = part_to_split(data, args.train);
-  TORCH_CHECK(part->in_files(), "[", kCall, "] '", args.where,
-              "' lies in tars, and lists name files; unpack it, or split ",
+  TORCH_CHECK(part->in_files(), "'", args.where, "' lies in tars, and lists name files; unpack it, or split ",
               "the folders before packing them");
   // What the data set has of its own stays as it is.
   for (auto [name, share] :
        {std::pair{"radius", &args.radius}, {"selection", &args.selection}, {"test", &args.test}}) {
     if (*share == 0 || !data.find(part->domain, name)) continue;
-    say(fmt::format("tpgm {}: '{}' has a part for {}, which is kept; none is held out\n", kCall, data.where(),
-                    name));
+    say(fmt::format("tpgm data split: '{}' has a part for {}, which is kept; none is held out\n",
+                    data.where(), name));
     *share = 0;
   }
   const Split made = split(part, SplitOptions()
@@ -87,8 +84,8 @@ int split_data(Arguments args) {
   Sets made_sets = {{"train", &made.train}};
   const auto add = [&](const char* name, double share, const SampleSubset& subset) {
     if (share == 0) return;
-    TORCH_CHECK(subset.size() > 0, "[", kCall, "] nothing is left for --", name, " ", share, " of ",
-                made.train.size(), " pictures; raise it, or --fraction, or give 0 to do without");
+    TORCH_CHECK(subset.size() > 0, "nothing is left for --", name, " ", share, " of ", made.train.size(),
+                " pictures; raise it, or --fraction, or give 0 to do without");
     made_sets.emplace_back(name, &subset);
   };
   add("radius", args.radius, made.radius);
@@ -106,13 +103,13 @@ int split_data(Arguments args) {
   check_disjoint(sets);
   if (args.content) check_content(data, parts, sets);
 
-  AtomicFolder folder(args.output, kCall);
+  AtomicFolder folder(args.output);
   std::set<std::string> files;
   std::string summary;
   const auto write = [&](const std::string& part_name, const SampleSubset& subset) {
     std::string file = part_name + ".txt";
     std::replace(file.begin(), file.end(), '/', '_');
-    TORCH_CHECK(files.insert(file).second, "[", kCall, "] two parts would both be '", printable(file),
+    TORCH_CHECK(files.insert(file).second, "two parts would both be '", printable(file),
                 "'; rename one of them, or split another");
     write_image_list(*subset.samples, subset.indices, folder.partial() / file);
     summary += fmt::format("{}: {}\n", (std::filesystem::path(args.output) / file).string(),

@@ -10,10 +10,10 @@
 #include "tools/interrupt.h"
 #include "tools/run_many.h"
 #include "tools/shared_files.h"
+#include "tpgm/core/device.h"
 #include "tpgm/report/sections/run_report.h"
 #include "tpgm/study/plan.h"
 #include "tpgm/study/results.h"
-#include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
 namespace {
@@ -41,7 +41,7 @@ struct Arguments {
 };
 
 int demo(const Arguments& args) {
-  const auto device = find_device(args.device, "demo");
+  const auto device = find_device(args.device);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   Progress progress(Progress::Elsewhere::kNothing);
   ReproduceOptions options;

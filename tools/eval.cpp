@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "tools/classifier.h"
 #include "tools/data.h"
@@ -22,6 +23,7 @@
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/results.h"
 #include "tpgm/train/evaluate.h"
+#include "tpgm/train/recipe.h"
 #include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
@@ -35,12 +37,6 @@ struct Arguments {
   std::string head, csv, per_class;
   bool top5 = false, json = false;
 };
-
-// What a recipe says of the data; the rest of it is about the run's own model and machine.
-const std::set<std::string> kDataKeys{"data-dir",           "train",         "test",      "id",
-                                      "class-list",         "classes",       "fraction",  "radius-fraction",
-                                      "selection-fraction", "test-fraction", "split-seed"};
-const std::set<std::string> kMachineKeys{"device", "workers", "cache"};
 
 using Tests = std::shared_ptr<const std::vector<TestSet>>;
 
@@ -70,11 +66,7 @@ class Data {
  public:
   Tests tests(const Row& row, const std::vector<std::string>& classes) {
     const auto& o = row.options;
-    const std::string key =
-        fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", row.of_a_run, o.data_dir, o.train,
-                    fmt::join(o.test, "\n"), fmt::join(o.id, "\n"), o.fraction, o.radius_fraction,
-                    o.selection_fraction, o.test_fraction, o.split_seed, fmt::join(classes, "\n"));
-    auto& found = opened_[key];
+    auto& found = opened_[{row.of_a_run, only(to_settings(o), Trait::kData), classes}];
     if (!found) {
       auto tests = row.of_a_run ? open_data(o, classes).tests : open_tests(o, classes);
       std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return test.id; });
@@ -93,7 +85,7 @@ class Data {
   }
 
  private:
-  std::map<std::string, Tests> opened_;
+  std::map<std::tuple<bool, Settings, std::vector<std::string>>, Tests> opened_;
   std::map<std::string, std::unique_ptr<Dataset>> named_;
 };
 
@@ -146,10 +138,9 @@ void set_options(std::vector<Row>& rows, const Arguments& args) {
           fmt::format("tpgm eval: the run '{}' is not finished: this is its best epoch so far, without what "
                       "its method does at the end\n",
                       run.string()));
-    recipes[i] = load_recipe(run / "recipe.toml").settings;
-    for (const auto& key : kMachineKeys) recipes[i].erase(key);
+    recipes[i] = without(load_recipe(run / "recipe.toml").settings, Trait::kMachine);
     if (elsewhere) {
-      for (const auto& key : kDataKeys) recipes[i].erase(key);
+      recipes[i] = without(recipes[i], Trait::kData);
     } else if (!first) {
       first = &recipes[i];
     }
@@ -157,11 +148,7 @@ void set_options(std::vector<Row>& rows, const Arguments& args) {
   for (size_t i = 0; i < rows.size(); ++i) {
     Row& row = rows[i];
     Settings settings = given;
-    if (!row.run && first) {
-      for (const auto& [key, value] : *first) {
-        if (kDataKeys.contains(key)) settings.emplace(key, value);
-      }
-    }
+    if (!row.run && first) settings.merge(only(*first, Trait::kData));
     settings.insert(recipes[i].begin(), recipes[i].end());
     row.options = make_options(settings);
     row.of_a_run = first != nullptr;
@@ -246,7 +233,7 @@ void evaluate_row(Row& row, const Arguments& args, c10::Device device, Progress&
   const auto pictures = make_pictures(row.options, model, given.loaded.metadata, device);
   EvaluateOptions options;
   options.amp = row.options.amp;
-  options.subset = row.options.classes == "subset";
+  options.subset = row.options.classes == ScoredClasses::kSubset;
   options.progress = progress.callback();
   for (const auto& test : *row.tests) {
     Loader loader(test.subset, pictures.eval, LoaderOptions(pictures.loader).batch_size(row.batch_size));
@@ -280,7 +267,7 @@ std::string scored_text(const std::vector<Row>& rows) {
     std::vector<std::string> tests;
     for (size_t t = 0; t < row.results.size(); ++t)
       tests.push_back(fmt::format("{} {}", (*row.tests)[t].name, row.results[t].scored_classes));
-    parts.push_back(row.options.classes == "subset"
+    parts.push_back(row.options.classes == ScoredClasses::kSubset
                         ? fmt::format("the classes that occur, of {}: {}", all, fmt::join(tests, ", "))
                         : fmt::format("all {} classes", all));
   }
@@ -326,7 +313,7 @@ void print_json(const std::vector<Row>& rows) {
     nlohmann::ordered_json each{{"name", printable(row.name, kMaxPath)},
                                 {"path", printable(row.path, kMaxPath)},
                                 {"classes", row.classes.size()},
-                                {"scored", row.options.classes},
+                                {"scored", to_text(row.options.classes)},
                                 {"tests", nlohmann::ordered_json::array()}};
     for (size_t t = 0; t < row.results.size(); ++t) {
       const Accuracy& result = row.results[t];
@@ -389,15 +376,14 @@ std::string per_class_text(const std::vector<Row>& rows) {
 
 int eval(const Arguments& args) {
   const Settings given = args.flags.given();
-  const auto device =
-      find_device(given.contains("device") ? given.at("device") : TrainOptions().device, "eval");
+  const auto device = find_device(given.contains("device") ? given.at("device") : "auto");
   if (!args.csv.empty() && args.csv == args.per_class)
     throw UsageError("--csv and --per-class are the same file");
   auto rows = parse_rows(args);
   set_options(rows, args);
   std::unique_ptr<AtomicFile> csv, per_class;  // which fail now, not after the work
-  if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv, "eval");
-  if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class, "eval");
+  if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv);
+  if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class);
   prepare(rows, args);
 
   size_t pictures = 0;

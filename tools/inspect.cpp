@@ -128,12 +128,12 @@ void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& compa
 std::string plot_of(const Comparison& comparison) {
   Series series{"tensors of a block", {}, {}, {}};
   for (size_t i = 0; i < comparison.blocks.size(); ++i) {
-    TORCH_CHECK(std::isfinite(comparison.blocks[i].mean_l2), "[inspect] --plot: the distance of block '",
+    TORCH_CHECK(std::isfinite(comparison.blocks[i].mean_l2), "--plot: the distance of block '",
                 printable(comparison.blocks[i].name), "' is not finite; leave it out with --exclude");
     series.x.push_back(static_cast<double>(i));
     series.y.push_back(comparison.blocks[i].mean_l2);
   }
-  TORCH_CHECK(series.x.size() > 1, "[inspect] --plot: the checkpoints have ", series.x.size(),
+  TORCH_CHECK(series.x.size() > 1, "--plot: the checkpoints have ", series.x.size(),
               " block in common; a plot takes two");
   return to_svg({.title = "Distance from the pre-trained weights by depth",
                  .x_label = fmt::format("block, from {} to {}", printable(comparison.blocks.front().name, 60),
@@ -154,7 +154,7 @@ int inspect(const InspectArguments& args) {
     if (std::filesystem::path(args.plot).extension() != ".svg") {
       throw UsageError(fmt::format("--plot draws SVG: name it *.svg, not '{}'", args.plot));
     }
-    plot = std::make_unique<AtomicFile>(args.plot, "inspect");
+    plot = std::make_unique<AtomicFile>(args.plot);
   }
   if (!args.json) {
     print_notes("inspect", a);

@@ -26,8 +26,8 @@ bool wanted(const InspectArguments& args, const std::string& name) {
 }
 
 std::vector<std::string> sorted_names(const InspectArguments& args, const Checkpoint& checkpoint) {
-  check_globs("inspect", "--only", args.only, checkpoint.names());
-  check_globs("inspect", "--exclude", args.exclude, checkpoint.names());
+  check_globs("`only`", args.only, checkpoint.names());
+  check_globs("`exclude`", args.exclude, checkpoint.names());
   std::vector<std::string> names;
   for (const auto& name : checkpoint.names()) {
     if (wanted(args, name)) names.push_back(name);

@@ -1,4 +1,4 @@
-// `tpgm inspect A`: what is in one checkpoint. Links no LibTorch: see front.cpp.
+// `tpgm inspect A`: what is in one checkpoint. Links no LibTorch: see launcher.cpp.
 #pragma once
 
 #include <CLI/CLI.hpp>

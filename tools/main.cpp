@@ -1,4 +1,4 @@
-// The `tpgm` command behind front.cpp: a table of subcommands.
+// The `tpgm` command behind launcher.cpp: a table of subcommands.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -145,6 +145,12 @@ int main(int argc, char** argv) {
                                  complaint.ends_with('?') ? " See" : "; see", command));
     return 2;
   }
-  const auto& [name, command] = runs.at(app.get_subcommands().front());
-  return tpgm::tools::run(name, command);
+  const CLI::App* at = app.get_subcommands().front();
+  const auto& [name, command] = runs.at(at);
+  std::string whole_name = name;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    whole_name += " " + at->get_name();
+  }
+  return tpgm::tools::run(whole_name, command);
 }

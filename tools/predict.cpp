@@ -14,6 +14,7 @@
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/core/device.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
@@ -99,8 +100,8 @@ class Predictor {
     const Normalization usual = normalization(family);
     view_.image_size(model_.backbone->image_size())
         .crop_pct(args.crop_pct.value_or(is_clip(family) ? 1 : 0.875))
-        .decode(parse_decode(args.decode))
-        .interpolation(parse_interpolation(args.interpolation));
+        .decode(parsed<Decode>(args.decode))
+        .interpolation(parsed<Interpolation>(args.interpolation));
     options_ = args.loader.options(device_)
                    .channels(model_.backbone->channels())
                    .mean(triple(args.mean, usual.mean, "--mean"))
@@ -268,11 +269,12 @@ void take_view(Arguments& args, const Metadata& metadata) {
   if (args.mean.empty()) args.mean = own.mean;
   if (args.std.empty()) args.std = own.std;
   if (!args.crop_pct) args.crop_pct = own.crop_pct;
-  if (own.interpolation && args.interpolation_flag->count() == 0) args.interpolation = *own.interpolation;
+  if (own.interpolation && args.interpolation_flag->count() == 0)
+    args.interpolation = to_text(*own.interpolation);
 }
 
 int predict(Arguments args) {
-  const auto device = find_device(args.device, "predict");
+  const auto device = find_device(args.device);
   if (args.checkpoint.empty() && !is_script(args.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = std::filesystem::path(args.output).replace_extension(".csv").string();
@@ -282,8 +284,8 @@ int predict(Arguments args) {
   }
   if (args.features && args.classes == "subset")
     throw UsageError("--classes subset scores logits; --features has none");
-  AtomicFile(args.output, "predict");  // throws now, not after the work, if it could not be written
-  AtomicFile csv(args.csv, "predict");
+  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile csv(args.csv);
   const auto loaded = load(args);
   take_view(args, loaded.metadata);
   const int64_t outputs =
@@ -355,9 +357,9 @@ Run configure_predict(CLI::App& app) {
                  "The head's classes in order: folder names, one a line, or a folder of class folders; "
                  "default: the data's");
   app.add_option("--decode", args->decode, "exact (Pillow's pixels) or fast (DCT scaling)")
-      ->check(parses(parse_decode));
+      ->check(parses_as<Decode>());
   args->interpolation_flag = app.add_option("--interpolation", args->interpolation, "bicubic or bilinear")
-                                 ->check(parses(parse_interpolation));
+                                 ->check(parses_as<Interpolation>());
   app.add_option("--crop-pct", args->crop_pct,
                  "Part of the resized picture's shorter side that is kept; default: the checkpoint's own, 1 "
                  "for CLIP, "
@@ -371,7 +373,7 @@ Run configure_predict(CLI::App& app) {
       ->delimiter(',');
   args->loader.add_to(app);
   app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
-      ->check(parses(parse_device));
+      ->check(parses_as<std::optional<c10::Device>>());
   app.add_flag("--amp", args->amp, "Compute in bf16 where that is safe");
   app.add_flag("--json", args->json, "The summary for a program to read");
   return [args] { return predict(*args); };

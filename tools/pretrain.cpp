@@ -6,21 +6,12 @@
 #include "tools/command.h"
 #include "tools/setting_flags.h"
 #include "tools/train.h"
-#include "tpgm/study/sweep.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 namespace {
 
 constexpr const char* kRate = "0.001";  // what is drawn from a seed has further to go than what is fine-tuned
-
-// Of fine-tuning, or of losses that a picture with one text has no use for.
-std::vector<std::string> not_asked() {
-  auto keys = method_keys();
-  keys.insert(keys.end(), {"head", "head-lr", "weights", "method", "lp-lr", "lp-epochs", "radius-fraction",
-                           "radius-batch-size", "share-validation", "mixup", "cutmix", "mixup-prob",
-                           "mixup-switch-prob", "smoothing"});
-  return keys;
-}
 
 }  // namespace
 
@@ -36,7 +27,7 @@ Run configure_pretrain(CLI::App& app) {
   app.add_flag("--dry-run", args->dry_run,
                "Print the effective recipe, the sizes of splits, steps and memory; train nothing");
   app.add_flag("--json", args->json, "The result for a program to read");
-  args->flags.add_all(app, not_asked());
+  args->flags.add_all(app, keys_with(Trait::kFineTuning));
   app.get_option("--lr")->default_str(kRate);
   return [args] {
     if (!args->resume.empty()) {
@@ -48,7 +39,7 @@ Run configure_pretrain(CLI::App& app) {
     override_with(recipe, args->flags.given());
     if (!recipe.sweep.empty() || !recipe.seeds.empty() || !recipe.take.empty())
       throw UsageError("the recipe has a sweep, seeds or a take: run it with tpgm train");
-    for (const auto& key : not_asked()) {
+    for (const auto& key : keys_with(Trait::kFineTuning)) {
       if (recipe.settings.contains(key))
         throw UsageError(
             fmt::format("the recipe has '{}', which is for fine-tuning: run it with tpgm train", key));

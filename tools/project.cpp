@@ -40,7 +40,7 @@ constexpr size_t kMostOutputs = 200;  // each is an open file
 struct Arguments {
   std::string anchor, checkpoint, head, where, part, output, mu = "0";
   std::string norm = "l2", init = "half", scale = "absolute";
-  int64_t radius_steps = 200, radius_batch_size = 64;
+  int64_t radius_steps = TpgmOptions().every(kEnd).radius_steps_or_default(), radius_batch_size = 64;
   double radius_lr = 1e-2, tv = 0;
   std::vector<std::string> exclude;
   SettingFlags flags;
@@ -174,8 +174,8 @@ NamedTensors load_anchor(const Arguments& args, const GivenClassifier& finetuned
                  : fmt::format("has a head of {} classes, not {}, so the fine-tuned one stays as it is",
                                weight->size(0), head.weight.size(0)));
     exclude.emplace_back("head.*");
-  } else if (const auto classes = own ? keys::kClasses.of(Checkpoint(args.anchor, "", "project").metadata())
-                                      : std::vector<std::string>();
+  } else if (const auto classes =
+                 own ? keys::kClasses.of(Checkpoint(args.anchor).metadata()) : std::vector<std::string>();
              !classes.empty() && !finetuned.classes.empty() && classes != finetuned.classes) {
     note("has a head of other classes, or in another order, so the fine-tuned one stays as it is");
     exclude.emplace_back("head.*");
@@ -299,7 +299,7 @@ class Outputs {
     for (size_t i = 0; i < files.size(); ++i) {
       Metadata own = metadata;
       keys::kCommand.set(own, commands[i]);
-      writers_.push_back(std::make_unique<SafetensorsWriter>(files[i], specs, own, 0, "project"));
+      writers_.push_back(std::make_unique<SafetensorsWriter>(files[i], specs, own));
     }
   }
 
@@ -432,7 +432,7 @@ Dataset::Part open_radius_data(const Arguments& args, const TrainOptions& option
 
 int project(const Arguments& args) {
   const TrainOptions options = make_options(args.flags.given());
-  const auto device = find_device(options.device, "project");
+  const auto device = find_device(options.device);
   const auto values = parse_mu(args.mu);
   const auto files = outputs_of(args.output, values);
 
@@ -450,7 +450,7 @@ int project(const Arguments& args) {
   StateDict start("Tensor");  // what every μ begins with
   for (const auto& item : state_dict(model)) start.insert(item.key(), item.value().cpu().clone());
 
-  const Checkpoint pre(args.anchor, "", "project"), ft(args.checkpoint, "", "project");
+  const Checkpoint pre(args.anchor), ft(args.checkpoint);
   Provenance provenance({&pre, &ft});
   provenance.start();
   Metadata metadata = provenance.wait();

@@ -22,6 +22,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/study/plan.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 namespace {
@@ -37,13 +38,6 @@ struct Arguments {
   int64_t jobs = 1;
   bool dry_run = false, json = false;
 };
-
-// What the recipes alone decide: a method's own options would be refused by all other rows.
-std::vector<std::string> left_to_recipes() {
-  auto keys = method_keys();
-  keys.insert(keys.end(), {"method", "weights", "lp-epochs", "lp-lr", "seed", "output"});
-  return keys;
-}
 
 // As it can be pasted into a shell.
 std::string command_line() {
@@ -66,7 +60,7 @@ double measure_apart(const TrainOptions& options) {
   const int descriptor = ::mkstemp(file.data());
   TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
   ::close(descriptor);
-  write_text(file, to_toml(options));
+  write_file(file, to_toml(options));
   FILE* pipe = ::popen(fmt::format("/proc/{}/exe reproduce --measure '{}'", ::getpid(), file).c_str(), "r");
   double rate = 0;
   const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
@@ -117,9 +111,9 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
   const auto table = to_table(comparison);
   const auto command = command_line();
   const auto text = markdown(comparison, table, command);
-  write_text(folder / "table.md", text);
-  write_text(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
-  write_text(folder / "table.csv", long_csv(comparison));
+  write_file(folder / "table.md", text);
+  write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
+  write_file(folder / "table.csv", long_csv(comparison));
   if (json != nullptr) {
     json->push_back(to_json(comparison));
   } else {
@@ -207,7 +201,8 @@ Run configure_reproduce(CLI::App& app) {
                "steps that are really made");
   app.add_option("--measure", args->measure, "")->group("");  // for this program itself
   app.add_flag("--json", args->json, "The tables for a program to read");
-  args->flags.add_all(app, left_to_recipes());
+  // What the recipes alone decide: a method's own options would be refused by all other rows.
+  args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
       "These options beat the recipes', but --epochs leaves rows alone that do not train (epochs = 0).");
   return [args] { return run_all(*args); };

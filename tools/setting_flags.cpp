@@ -36,8 +36,8 @@ CLI::Validator checks(const std::string& key) {
       make_options({{key, text}});
     } catch (const c10::Error& error) {
       std::string message = error_text(error);
-      const std::string flag = "--" + key;
-      if (message.starts_with(flag)) message = message.substr(flag.size());
+      const std::string name = "`" + key + "`";
+      if (message.starts_with(name)) message = message.substr(name.size());
       return message.substr(std::min(message.find_first_not_of(": "), message.size()));
     }
     return std::string();
@@ -60,34 +60,41 @@ struct MethodOption {
 
 }  // namespace
 
+template <class T>
+CLI::Option* SettingFlags::add_option(CLI::App& app, const std::string& names, const std::string& help,
+                                      const T& value) {
+  const std::string key = names.substr(names.rfind("--") + 2), text = with_flags(help);
+  Flag& flag = flags_[key];
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) {
+    const auto off = key.starts_with("no-") ? key.substr(3) : "no-" + key;
+    flag.is_switch = true;
+    flag.option = app.add_flag(fmt::format("{},!--{}", names, off), flag.on,
+                               fmt::format("{}; default: {}", text, to_text(value)));
+  } else {
+    flag.option = app.add_option(names, flag.text, text)->type_name(cli_type<T>())->check(checks(key));
+    if constexpr (kIsVector<T>) flag.option->join(',');
+    flag.option->default_str(to_text(value));
+  }
+  return flag.option;
+}
+
 void SettingFlags::add(CLI::App& app, const std::string& names, const std::string& help) {
   const std::string key = names.substr(names.rfind("--") + 2);
   const TrainOptions defaults;
   TrainOptions::fields(
-      [&](const char*, const char* each, const char* usual_help, const auto& value) {
-        using T = std::decay_t<decltype(value)>;
-        if (key != each) return;
-        Flag& flag = flags_[key];
-        const std::string text = with_flags(help.empty() ? usual_help : help);
-        if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::optional<bool>>) {
-          const auto off = key.starts_with("no-") ? key.substr(3) : "no-" + key;
-          flag.is_switch = true;
-          flag.option = app.add_flag(fmt::format("{},!--{}", names, off), flag.on,
-                                     fmt::format("{}; default: {}", text, to_text(value)));
-        } else {
-          flag.option = app.add_option(names, flag.text, text)->type_name(cli_type<T>())->check(checks(key));
-          if constexpr (kIsVector<T>) flag.option->join(',');
-          flag.option->default_str(to_text(value));
-        }
+      [&](const char*, const char* each, Trait, const char* usual_help, const auto& value) {
+        if (key == each) add_option(app, names, help.empty() ? usual_help : help, value);
       },
       defaults);
   TORCH_CHECK(flags_.contains(key), "[SettingFlags] no option '", key, "'");
 }
 
 void SettingFlags::add_pictures(CLI::App& app) {
-  for (const char* names : {"--crop-pct", "--mean", "--std", "--interpolation"}) add(app, names);
-  add(app, "--decode", "exact (Pillow's pixels) or fast (DCT scaling)");
-  for (const char* names : {"-j,--workers", "--on-bad-image", "--max-pixels"}) add(app, names);
+  for (const auto& key : keys_with(Trait::kImage)) {
+    // The table's own help is about the other images of a run.
+    add(app, fmt::format("{}--{}", key == "workers" ? "-j," : "", key),
+        key == "decode" ? "exact (Pillow's pixels) or fast (DCT scaling)" : "");
+  }
 }
 
 void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& without) {
@@ -96,21 +103,18 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
   };
   const TrainOptions defaults;
   TrainOptions::fields(
-      [&](const char* group, const std::string& key, const char*, const auto&) {
+      [&](const char* group, const std::string& key, Trait, const char* help, const auto& value) {
         if (left_out(key)) return;
         const char* letter = key == "batch-size" ? "-b," : key == "output" ? "-o," : "";
-        add(app, fmt::format("{}--{}", letter, key));
-        flags_[key].option->group(group);
+        add_option(app, fmt::format("{}--{}", letter, key), help, value)->group(group);
       },
       defaults);
 
   std::map<std::string, MethodOption> options;
   for (const auto& method : methods()) {
     for (const auto& option : method.options) {
-      std::string key = option.name;
-      std::replace(key.begin(), key.end(), '_', '-');
-      // The trainer knows the head, and counts epochs, not steps.
-      if (flags_.contains(key) || left_out(key) || key == "lp-steps" || key == "head") continue;
+      const std::string key = option_key(option.name);
+      if (flags_.contains(key) || left_out(key) || option.by_loop) continue;
       auto& all = options[key];
       all.type = option.type;
       const std::string text =

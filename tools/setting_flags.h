@@ -30,6 +30,9 @@ class SettingFlags {
     bool on = false, is_switch = false;
     CLI::Option* option = nullptr;
   };
+  template <class T>
+  CLI::Option* add_option(CLI::App& app, const std::string& names, const std::string& help, const T& value);
+
   std::map<std::string, Flag> flags_;  // by key; addresses stay
 };
 

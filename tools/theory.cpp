@@ -54,7 +54,7 @@ void write_plot(const std::vector<TheoryRow>& rows, const std::string& path) {
                            .y_label = "ratio α",
                            .log_x = true,
                            .series = {learned, best}});
-  AtomicFile file(path, "theory");
+  AtomicFile file(path);
   file.write(svg.data(), svg.size());
   file.commit();
 }

@@ -9,7 +9,7 @@
 #include "tools/command.h"
 #include "tools/run_many.h"
 #include "tools/setting_flags.h"
-#include "tpgm/study/sweep.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 

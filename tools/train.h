@@ -11,7 +11,7 @@ namespace tpgm::tools {
 /// the exit status. The result goes to stdout: a table, or JSON.
 int train_one(const TrainOptions& options, bool resume, bool json);
 
-/// `--resume`: resumes the run in a folder. `settings` may only be kHarmless.
+/// `--resume`: resumes the run in a folder. `settings` may only be Trait::kResumable.
 int resume_run(const std::string& run, Settings settings, bool json);
 
 /// What --dry-run says.

@@ -15,6 +15,7 @@
 #include "tpgm/study/jobs.h"
 #include "tpgm/study/results.h"
 #include "tpgm/study/run_folder.h"
+#include "tpgm/train/recipe.h"
 #include "tpgm/train/trainer.h"
 
 namespace tpgm::tools {
@@ -44,7 +45,8 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
   fmt::print("{}{} steps in {}{}\n", std::isnan(result.selection) ? "" : "; ", result.steps,
              duration_text(result.seconds),
              result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
-  if (options.classes == "subset") fmt::print("scored over the classes that occur in each test\n");
+  if (options.classes == ScoredClasses::kSubset)
+    fmt::print("scored over the classes that occur in each test\n");
   fmt::print("{}\n", (folder / "best.safetensors").string());
 }
 
@@ -61,7 +63,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   } else {
     RunFolder::check_new(path);
   }
-  Setup setup = prepare(options);
+  Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder)
@@ -75,11 +77,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
     callbacks.stop = interrupted;
     callbacks.say = [&](const std::string& text) { status.say("tpgm train: " + text); };
     callbacks.progress = [&](const TrainProgress& at) {
-      if (!status.due()) return;
-      status.show(
-          fmt::format("{} epoch {}/{}, step {}/{}, {:.0f} images/s, loss {:.4f}, accuracy {:.2f} %, {} left",
-                      at.phase, at.epoch, at.epochs, at.step, at.steps, at.images_s, at.loss, at.accuracy,
-                      duration_text(at.seconds_left)));
+      if (status.due()) status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
     };
     Trainer trainer(setup, &*folder, callbacks);
     result = trainer.run();
@@ -95,7 +93,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
 
 int resume_run(const std::string& run, Settings settings, bool json) {
   for (const auto& [key, text] : settings) {
-    if (std::find(std::begin(kHarmless), std::end(kHarmless), key) == std::end(kHarmless))
+    if (!has_trait(key, Trait::kResumable))
       throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
   }
   TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");

@@ -9,6 +9,7 @@
 #include "tools/train.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/train/memory.h"
+#include "tpgm/train/recipe.h"
 #include "tpgm/train/setup.h"
 
 namespace tpgm::tools {
@@ -24,7 +25,7 @@ std::string names_text(const std::vector<std::string>& names) {
 }  // namespace
 
 void print_plan(const TrainOptions& options) {
-  Setup setup = prepare(options);
+  Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   const auto& o = setup.options;
   fmt::print("{}\n# Data\n", to_toml(o));

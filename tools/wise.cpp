@@ -12,6 +12,7 @@
 #include "tools/text.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/checkpoints/merge.h"
+#include "tpgm/checkpoints/provenance.h"
 
 namespace tpgm::tools {
 namespace {
@@ -83,6 +84,17 @@ struct Arguments {
   bool keep_prefix = false;
 };
 
+// What the output of a ratio was made by.
+std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned,
+                         const MergeOptions& options, double ratio) {
+  std::string text =
+      fmt::format("tpgm wise {} {} --ratio {}", name_of(pretrained), name_of(finetuned), ratio);
+  for (const auto& [glob, value] : options.filters()) text += fmt::format(" --filter '{}={}'", glob, value);
+  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
+  return text;
+}
+
 int wise(const Arguments& args) {
   MergeOptions options;
   options.ratios(parse_ratios(args.ratio)).exclude(args.exclude);
@@ -111,6 +123,7 @@ int wise(const Arguments& args) {
                       : folder ? output / "model.safetensors"
                                : output);
   }
+  options.command([&](double ratio) { return command_text(pretrained, finetuned, options, ratio); });
   std::vector<std::vector<fs::path>> files;
   const auto merge = [&] {
     Progress progress("tpgm wise", bytes_of(finetuned));

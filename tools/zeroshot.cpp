@@ -9,11 +9,11 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/core/device.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
-#include "tpgm/train/setup.h"
 #include "tpgm/weights/weights.h"
 
 namespace tpgm::tools {
@@ -51,11 +51,11 @@ void warn_of_twins(const std::vector<std::string>& names) {
 
 int zeroshot(const Arguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
-  const auto device = find_device(args.device, "zeroshot");
+  const auto device = find_device(args.device);
   const auto names = class_names_of(args.classnames);
-  AtomicFile(args.output, "zeroshot");  // throws now, not after the work, if it could not be written
+  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
   warn_of_twins(names);
-  const Checkpoint checkpoint(args.checkpoint, args.key, "zeroshot");
+  const Checkpoint checkpoint(args.checkpoint, args.key);
   const auto templates = find_templates(args.templates, checkpoint.metadata());
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
@@ -111,7 +111,7 @@ Run configure_zeroshot(CLI::App& app) {
                  "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
   app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
-      ->check(parses(parse_device));
+      ->check(parses_as<std::optional<c10::Device>>());
   return [args] { return zeroshot(*args); };
 }
 

@@ -11,12 +11,7 @@
 namespace tpgm {
 namespace {
 
-using test::contains;
-using test::error_of;
-using test::golden;
-using test::in_double;
-using test::random_bits;
-using test::random_tensor;
+using namespace test;
 namespace fs = std::filesystem;
 
 // Equal but for the order of the sum; NaN equals NaN.

@@ -591,6 +591,29 @@ class CheckpointCommandTest(Command):
         self.assertEqual(tensors, read_safetensors("pre.safetensors")[0])
         self.assertEqual((metadata["format"], metadata["tpgm.command"]), ("pt", "tpgm convert pre.safetensors"))
 
+    def test_commands_are_recorded(self):
+        def command_of(*arguments):
+            self.run_with_notes(*arguments, "-o", "x.safetensors")
+            return read_safetensors("x.safetensors")[1]["tpgm.command"]
+
+        Path("below").mkdir()
+        shutil.copy("pre.safetensors", "below/model.safetensors")
+        self.assertEqual(
+            command_of("wise", "pre.safetensors", "ft.safetensors", "--ratio", "0.25", "--filter", "fc*=0.50",
+                       "--exclude", "conv1.*", "--shard-size", "1kB"),
+            "tpgm wise pre.safetensors ft.safetensors --ratio 0.25 --filter 'fc*=0.5' --exclude 'conv1.*' "
+            "--shard-size 1000",
+        )
+        self.assertEqual(
+            command_of("convert", "pre.safetensors", "--dtype", "bf16", "--rename", "layer1.*=c.*", "--only", "layer1.*",
+                       "--only", "fc.*", "--exclude", "fc.bias", "--shard-size", "1kB"),
+            "tpgm convert pre.safetensors --dtype BF16 --rename 'layer1.*=c.*' --only 'layer1.*' --only 'fc.*' "
+            "--exclude 'fc.bias' --shard-size 1000",
+        )
+        for folder in ["below", "below/"]:  # without what is above them
+            self.assertEqual(command_of("convert", folder), "tpgm convert below")
+            self.assertEqual(command_of("wise", folder, folder), "tpgm wise below below --ratio 0.5")
+
     def test_convert_types(self):
         for name, dtype, size in [("fp16", "F16", 2), ("BF16", "BF16", 2), ("fp8_e4m3", "F8_E4M3", 1)]:
             with self.subTest(name=name):

@@ -138,7 +138,7 @@ class ZeroShot(ModelsCommand):
         self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
         self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))
         for device in ("tpu", "cuda:x", "cuda:", "cpu:0", "cuda:256"):
-            self.assertIn("expected auto, cpu, cuda or cuda:N", self.refused(2, device=device))
+            self.assertIn("must be auto, cpu, cuda or cuda:N", self.refused(2, device=device))
 
 
 class ConvertTo(ModelsCommand):

@@ -36,21 +36,21 @@ inline std::string encoded(const std::string& name, const Image& image) {
   return name.ends_with(".png") ? encode_png(image) : encode_jpeg(image, 90);
 }
 
-inline void write_file(const std::filesystem::path& path, const std::string& bytes) {
+inline void put_file(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::create_directories(path.parent_path());
   write_bytes(path, bytes);
 }
 
 inline void write_picture(const std::filesystem::path& path, uint64_t seed, int64_t width = 20,
                           int64_t height = 16) {
-  write_file(path, encoded(path.string(), blocks(seed, width, height)));
+  put_file(path, encoded(path.string(), blocks(seed, width, height)));
 }
 
 using Files = std::vector<std::pair<std::string, std::string>>;  // names with bytes
 
 inline void write_tar(const std::filesystem::path& path, const Files& files) {
   std::filesystem::create_directories(path.parent_path());
-  TarWriter tar(path, "write_tar");
+  TarWriter tar(path);
   for (const auto& [name, bytes] : files) tar.add(name, bytes);
   tar.commit();
 }

@@ -18,11 +18,7 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using test::error_of;
-using test::read_bytes;
-using test::same;
-using test::write_bytes;
-using test::write_picture;
+using namespace test;
 
 constexpr int64_t kSize = 12;
 
@@ -340,9 +336,6 @@ TEST_F(LoaderTest, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_HAS(error_of([&] { Loader({subset.samples, {}}, eval_options(), options()); }),
              "no pictures to load");
   EXPECT_HAS(error_of([&] { Loader({}, eval_options(), options()); }), "no pictures to load");
-  EXPECT_EQ(parse_on_bad_image("skip"), OnBadImage::kSkip);
-  EXPECT_EQ(parse_on_bad_image("error"), OnBadImage::kError);
-  EXPECT_THROW(parse_on_bad_image("ignore"), std::invalid_argument);
 }
 
 // ---------------------------------------------------------------------------------------------------------

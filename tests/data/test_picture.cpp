@@ -17,6 +17,7 @@
 #include "tests/io/scratch.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/formats/encode.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/random.h"
 #include "tpgm/data/resize.h"
 #include "tpgm/io/state_dict.h"
@@ -198,6 +199,20 @@ TEST(Picture, TakesDamageAsPillowDoes) {
   }
   EXPECT_GT(refused, 100);
   EXPECT_GT(taken, 100);
+}
+
+TEST(Formats, AreKnownByContentAndBySuffix) {
+  EXPECT_EQ(format_names(), "JPEG and PNG");
+  EXPECT_EQ(format_suffixes(), ".jpg, .jpeg, .png");
+  const Image image(2, 2, 3);
+  EXPECT_EQ(format_of(encode_jpeg(image, 90))->suffixes.front(), ".jpg");
+  EXPECT_EQ(format_of(encode_png(image))->suffixes.front(), ".png");
+  EXPECT_EQ(format_of("GIF89a"), nullptr);
+  EXPECT_EQ(format_of("\x89PNG"), nullptr);  // its end is missing
+  for (const char* name : {"a.jpg", "a.JPEG", "folder.x/a.b.png"})
+    EXPECT_TRUE(has_image_suffix(name)) << name;
+  for (const char* name : {"", "jpg", "a.jpg.txt", "a.pngx", "a."})
+    EXPECT_FALSE(has_image_suffix(name)) << name;
 }
 
 TEST(Picture, NamesWhatItIsNot) {

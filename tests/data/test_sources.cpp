@@ -20,15 +20,7 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using test::encoded;
-using test::error_of;
-using test::labels_of;
-using test::names_of;
-using test::read_bytes;
-using test::refusal_of;
-using test::write_bytes;
-using test::write_file;
-using test::write_picture;
+using namespace test;
 using Names = std::vector<std::string>;
 
 // Of each picture by its class's name.
@@ -230,7 +222,7 @@ TEST_F(ImageFolder, TheInnermostFoldersAreClasses) {
 
 TEST_F(ImageFolder, AClassWithoutPicturesIsAnError) {
   write_picture(file("train/cat/1.jpg"), 1);
-  write_file(file("train/dog/notes.txt"), "none yet");
+  put_file(file("train/dog/notes.txt"), "none yet");
   EXPECT_HAS(error_of([&] { read(); }), "train/dog' is among class folders and holds no picture");
   test::remove_folder(file("train/dog"));
   fs::create_directories(file("nothing/here"));  // among parts it is no class
@@ -261,14 +253,14 @@ TEST_F(ImageFolder, NumbersAreSortedByValueUnlessThereAreNames) {
 
 TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("cat/._1.png"), "a Mac was here");
-  write_file(file("cat/.DS_Store"), "");
+  put_file(file("cat/._1.png"), "a Mac was here");
+  put_file(file("cat/.DS_Store"), "");
   write_picture(file(".thumbnails/x/1.png"), 1);
   write_picture(file("__MACOSX/cat/1.png"), 1);
-  write_file(file("cat/Thumbs.db"), "");
-  write_file(file("cat/2.webp"), "");
-  write_file(file("cat/3.webp"), "");
-  write_file(file("readme.md"), "");
+  put_file(file("cat/Thumbs.db"), "");
+  put_file(file("cat/2.webp"), "");
+  put_file(file("cat/3.webp"), "");
+  put_file(file("readme.md"), "");
   std::vector<std::string> notes;
   const auto parts = read_image_folder(folder_, &notes);
   ASSERT_EQ(parts.size(), 1u);
@@ -365,7 +357,7 @@ TEST_F(ImageFolder, APipeIsNotWaitedFor) {
 }
 
 TEST_F(ImageFolder, AFileLargerThanAnyPictureIsRefused) {
-  write_file(file("cat/1.jpg"), "x");
+  put_file(file("cat/1.jpg"), "x");
   fs::resize_file(file("cat/1.jpg"), int64_t{1} << 40);  // sparse
   const Dataset data(folder_.string());
   EXPECT_HAS(refusal_of([&] { data.parts()[0]->read(0); }), "1099511627776 bytes");
@@ -402,7 +394,7 @@ TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
 
 TEST_F(ImageFolder, NothingToReadIsAnErrorThatSaysWhatWasThere) {
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no picture (.jpg, .jpeg, .png) is below");
-  write_file(file("cat/1.webp"), "");
+  put_file(file("cat/1.webp"), "");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only JPEG and PNG are: 1 .webp");
   EXPECT_HAS(error_of([&] { Dataset(file("nowhere").string()); }), "there is no '");
 }
@@ -484,21 +476,21 @@ class ImageList : public test::Scratch {};
 
 TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
   write_picture(file("real/cat/1.png"), 1);
-  write_file(file("real_train.txt"), "real/cat/1.png 0\n");
-  write_file(file("lists/real_test.txt"), "real/cat/1.png 0\n");
+  put_file(file("real_train.txt"), "real/cat/1.png 0\n");
+  put_file(file("lists/real_test.txt"), "real/cat/1.png 0\n");
   for (const char* name : {"real_train.txt", "lists/real_test.txt"}) {
     EXPECT_EQ(read_image_list(file(name)).read(0), read_bytes(file("real/cat/1.png")));
   }
   EXPECT_EQ(Dataset(file("lists").string()).titles(), (Names{"real/test"}));
-  write_file(file("far/away/x.txt"), "real/cat/1.png 0\n");
+  put_file(file("far/away/x.txt"), "real/cat/1.png 0\n");
   EXPECT_HAS(error_of([&] { read_image_list(file("far/away/x.txt")); }),
              "its pictures, such as 'real/cat/1.png', are neither in its folder nor in the one above");
-  write_file(file("far/away/y.txt"), file("real/cat/1.png").string() + " 0\n");
+  put_file(file("far/away/y.txt"), file("real/cat/1.png").string() + " 0\n");
   EXPECT_EQ(read_image_list(file("far/away/y.txt")).read(0), read_bytes(file("real/cat/1.png")));
 }
 
 TEST_F(ImageList, ErrorsNameTheList) {
-  write_file(file("x.txt"), "a.png 0\nb.png\n");
+  put_file(file("x.txt"), "a.png 0\nb.png\n");
   const auto error = error_of([&] { read_image_list(file("x.txt")); });
   EXPECT_HAS(error, file("x.txt").string());
   EXPECT_HAS(error, "line 2");
@@ -507,8 +499,8 @@ TEST_F(ImageList, ErrorsNameTheList) {
 
 TEST_F(ImageList, RelativePathsOfTheListItself) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("lists/x.txt"), "cat/1.png 0\n");
-  write_file(file("y.txt"), "cat/1.png 0\n");
+  put_file(file("lists/x.txt"), "cat/1.png 0\n");
+  put_file(file("y.txt"), "cat/1.png 0\n");
   const auto before = fs::current_path();
   fs::current_path(folder_);
   EXPECT_EQ(read_image_list("lists/x.txt").read(0), read_bytes("cat/1.png"));
@@ -519,10 +511,10 @@ TEST_F(ImageList, RelativePathsOfTheListItself) {
 
 TEST_F(ImageList, ListsOfOneDataSetMustAgree) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("a_train.txt"), "cat/1.png 0\ndog/1.png 1\n");
-  write_file(file("a_test.txt"), "cat/1.png 0\nant/1.png 2\n");
+  put_file(file("a_train.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  put_file(file("a_test.txt"), "cat/1.png 0\nant/1.png 2\n");
   EXPECT_EQ(Dataset(folder_.string()).classes(), (Names{"cat", "dog", "ant"}));
-  write_file(file("b_test.txt"), "cat/1.png 1\n");
+  put_file(file("b_test.txt"), "cat/1.png 1\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "lists of one data set must agree");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }),
              "class 1 is 'dog' in one list and 'cat' in 'b/test'");
@@ -531,30 +523,30 @@ TEST_F(ImageList, ListsOfOneDataSetMustAgree) {
 TEST_F(ImageList, NamesBeatNumbersOfAnotherList) {
   write_picture(file("cat/1.png"), 1);
   write_picture(file("1.png"), 1);
-  write_file(file("a.txt"), "1.png 0\n1.png 3\n");
-  write_file(file("b.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  put_file(file("a.txt"), "1.png 0\n1.png 3\n");
+  put_file(file("b.txt"), "cat/1.png 0\ndog/1.png 1\n");
   EXPECT_EQ(Dataset(folder_.string()).classes(), (Names{"cat", "dog", "2", "3"}));
 }
 
 TEST_F(ImageList, AClassListBesideNamesTheNumbers) {
   write_picture(file("1.png"), 1);
-  write_file(file("a.txt"), "1.png 0\n1.png 2\n");
-  write_file(file("classes.txt"), "tench\r\ngreat white shark\n\ngoldfish\nextra 1\n");
+  put_file(file("a.txt"), "1.png 0\n1.png 2\n");
+  put_file(file("classes.txt"), "tench\r\ngreat white shark\n\ngoldfish\nextra 1\n");
   const Dataset data(folder_.string());
   EXPECT_EQ(data.titles(), (Names{"a"}));
   EXPECT_EQ(data.classes(), (Names{"tench", "great white shark", "goldfish", "extra 1"}));
   EXPECT_EQ(labels_of(*data.parts()[0]), (std::vector<int64_t>{0, 2}));
-  write_file(file("classes.txt"), "tench\n");
+  put_file(file("classes.txt"), "tench\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "'a' has 3 classes, more than the 1");
-  write_file(file("classes.txt"), "tench\nshark\ntench\n");
+  put_file(file("classes.txt"), "tench\nshark\ntench\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "has the class 'tench' twice");
-  write_file(file("classes.txt"), "\n");
+  put_file(file("classes.txt"), "\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "is empty; expected a class a line");
 }
 
 TEST_F(ImageList, GivenClassesAreMatchedByNameOrElseByPosition) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("a.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  put_file(file("a.txt"), "cat/1.png 0\ndog/1.png 1\n");
   const auto labels = [&](const Names& classes) {
     return labels_of(*Dataset(folder_.string(), DatasetOptions().classes(classes)).parts()[0]);
   };
@@ -578,39 +570,39 @@ TEST_F(ImageList, IsWrittenWithAbsolutePaths) {
 
 TEST_F(ImageList, WhatIsCalledOneMustBeOne) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("real_test.txt"), "cat/1.png 0\n");
+  put_file(file("real_test.txt"), "cat/1.png 0\n");
   for (const char* text : {"", "path label\ncat/1.png 0\n", "cat/1.png\n"}) {
-    write_file(file("real_train.txt"), text);
+    put_file(file("real_train.txt"), text);
     EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "real_train.txt'");
   }
 }
 
 TEST_F(ImageList, MustAgreeWithTheListOfClasses) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
-  write_file(file("classes.txt"), "dog\ncat\n");
+  put_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  put_file(file("classes.txt"), "dog\ncat\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }),
              "label 0 of 'train' is 'cat' by its folder and 'dog'");
 }
 
 TEST_F(ImageList, SomePicturesMayBeMissing) {
   write_picture(file("cat/2.png"), 1);
-  write_file(file("train.txt"), "cat/1.png 0\ncat/2.png 0\n");
+  put_file(file("train.txt"), "cat/1.png 0\ncat/2.png 0\n");
   EXPECT_EQ(Dataset(folder_.string()).parts()[0]->size(), 2);
 }
 
 TEST_F(ImageList, MayBeginWithAByteOrderMark) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("train.txt"),
-             "\xef\xbb\xbf"
-             "cat/1.png 0\n");
-  write_file(file("README.txt"), "Version 2\n");
+  put_file(file("train.txt"),
+           "\xef\xbb\xbf"
+           "cat/1.png 0\n");
+  put_file(file("README.txt"), "Version 2\n");
   EXPECT_EQ(names_of(*Dataset(folder_.string()).parts()[0]), Names{"cat/1.png"});
 }
 
 TEST_F(ImageList, OfWhichOnlySomeClassesAreKnownIsAnError) {
   write_picture(file("cat/1.png"), 1);
-  write_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
+  put_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string(), DatasetOptions().classes({"ant", "cat", "dogs"})); }),
              "the nearest is 'dogs'");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string(), DatasetOptions().classes({"ant", "cat", "cat"})); }),
@@ -618,10 +610,10 @@ TEST_F(ImageList, OfWhichOnlySomeClassesAreKnownIsAnError) {
 }
 
 TEST_F(ImageList, IsToldFromOtherText) {
-  write_file(file("list.txt"), "a b/1.png 4\r\n");
+  put_file(file("list.txt"), "a b/1.png 4\r\n");
   EXPECT_TRUE(is_image_list(file("list.txt")));
   for (const char* text : {"", "\n", "some words\n", "n01440764 tench, Tinca tinca\n", "a.png\n", "3\n"}) {
-    write_file(file("other.txt"), text);
+    put_file(file("other.txt"), text);
     EXPECT_FALSE(is_image_list(file("other.txt"))) << text;
   }
   EXPECT_FALSE(is_image_list(file("none.txt")));

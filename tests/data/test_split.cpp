@@ -16,7 +16,7 @@ namespace tpgm {
 namespace {
 
 using test::error_of;
-using test::write_file;
+using test::put_file;
 
 // As many pictures of each class, in turn as far as they go.
 Dataset::Part pictures(const std::vector<int64_t>& counts) {
@@ -189,7 +189,7 @@ class Task : public test::Scratch {
   void make(const std::string& part, int64_t per_class, int64_t classes = 3) {
     for (int64_t label = 0; label < classes; ++label) {
       for (int64_t i = 0; i < per_class; ++i) {
-        write_file(folder_ / part / fmt::format("c{}", label) / fmt::format("{}.png", i), "");
+        put_file(folder_ / part / fmt::format("c{}", label) / fmt::format("{}.png", i), "");
       }
     }
   }
@@ -274,10 +274,10 @@ TEST_F(Task, AFractionIsTakenOfTheTrainingDomainAlone) {
 }
 
 TEST_F(Task, AFileInTwoListsIsNamed) {
-  write_file(file("c0/1.png"), "");
-  write_file(file("c0/2.png"), "");
-  write_file(file("real_train.txt"), "c0/1.png 0\nc1/1.png 1\nc2/1.png 2\n");
-  write_file(file("real_test.txt"), "c0/2.png 0\nc1/1.png 1\n");
+  put_file(file("c0/1.png"), "");
+  put_file(file("c0/2.png"), "");
+  put_file(file("real_train.txt"), "c0/1.png 0\nc1/1.png 1\nc2/1.png 2\n");
+  put_file(file("real_test.txt"), "c0/2.png 0\nc1/1.png 1\n");
   EXPECT_HAS(error_of([&] { task("real", {"real"}); }), "c1/1.png' is in train and in test real");
 }
 
@@ -286,7 +286,7 @@ TEST_F(Task, NamesThatAreNotThereAndLabelsThatAreMissing) {
   EXPECT_HAS(error_of([&] { task("foto", {"photo"}); }), "Did you mean 'photo'?");
   EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch'; it has");
   test::remove_folder(file("photo"));
-  write_file(file("1.png"), "");
+  put_file(file("1.png"), "");
   EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has pictures without a label");
 }
 

@@ -18,17 +18,7 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using test::encoded;
-using test::error_of;
-using test::Files;
-using test::labels_of;
-using test::names_of;
-using test::read_bytes;
-using test::refusal_of;
-using test::write_bytes;
-using test::write_file;
-using test::write_picture;
-using test::write_tar;
+using namespace test;
 using Names = std::vector<std::string>;
 
 TarReader reader_of(const std::string& bytes) {
@@ -144,9 +134,9 @@ TEST_F(Tars, LabelsThatAreNumbers) {
   EXPECT_EQ(part.read(0) + part.read(1) + part.read(2), "abc");
   EXPECT_EQ(part.place(2), file("train-001.tar").string() + ": 2.jpeg");
   EXPECT_FALSE(part.in_files());
-  write_file(file("classnames.txt"), "a\nb\nc\nd\n");
+  put_file(file("classnames.txt"), "a\nb\nc\nd\n");
   EXPECT_EQ(Dataset(folder_.string()).classes(), (Names{"a", "b", "c", "d"}));
-  write_file(file("classes.txt"), "a\nb\nc\n");
+  put_file(file("classes.txt"), "a\nb\nc\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "have a label 3, but their list of classes has 3");
 }
 
@@ -154,9 +144,9 @@ TEST_F(Tars, LabelsThatAreNames) {
   write_tar(file("x.tar"), {{"0.jpg", "a"}, {"0.cls", "dog"}, {"1.jpg", "b"}, {"1.cls", "cat\n"}});
   EXPECT_EQ(Dataset(file("x.tar").string()).classes(), (Names{"cat", "dog"}));
   EXPECT_EQ(labels_of(*Dataset(file("x.tar").string()).parts()[0]), (std::vector<int64_t>{1, 0}));
-  write_file(file("classes.txt"), "dog\nant\ncat\n");
+  put_file(file("classes.txt"), "dog\nant\ncat\n");
   EXPECT_EQ(labels_of(*Dataset(file("x.tar").string()).parts()[0]), (std::vector<int64_t>{0, 2}));
-  write_file(file("classes.txt"), "dog\nant\n");
+  put_file(file("classes.txt"), "dog\nant\n");
   EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }),
              "a label 'cat' that is neither a number nor in their list of classes");
 }

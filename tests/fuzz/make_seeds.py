@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds in tests/fuzz/corpus: parts of the goldens, and files made by hand
+"""make_seeds.py FOLDER: writes seeds for the fuzz targets, parts of the goldens and files made by hand, into FOLDER/TARGET
 
 The goldens themselves are seeds as well (see run); they are not copied.
 """
@@ -8,6 +8,7 @@ import io
 import json
 import pickletools
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -15,11 +16,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 GOLDENS = HERE.parent / "io" / "goldens"
+OUTPUT = Path(sys.argv[1])
 LARGEST = 1500  # bytes: libFuzzer mutates small seeds better, and large ones bring no new opcodes
 
 
 def write(target, name, data):
-    path = HERE / "corpus" / target / name
+    path = OUTPUT / target / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
 
@@ -79,11 +81,12 @@ def hand_made():
                                 b'"weight_map":{"a.b":"m-1.safetensors","c":"m-2.safetensors"}}')
     write("shard_index", "outside", b'{"weight_map":{"a":"../m"}}')
     write("zip", "zip64", zip64(b"a/data.pkl", b"\x80\x02}."))
-    deflated = HERE / "corpus" / "zip" / "deflated"
+    deflated = io.BytesIO()
     with zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.comment = b"comment"
         for name, text in {"a/code/__torch__.py": "class M(Module):\n" * 8, "a/version": "3\n"}.items():
             archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+    write("zip", "deflated", deflated.getvalue())
     # Every kind of opcode that no golden has: text ones, big integers, sets, OBJ and INST, NEWOBJ_EX.
     write("pickle", "text", b"(lp0\nI01\naL-5L\naF1.5\naS'a'\nag0\na(dp1\nVk\nVv\ns.")
     write("pickle", "odd", b"\x80\x05\x8f(\x8a\x02\xff\xff\x8b\x09\0\0\0" b"123456789\x90"

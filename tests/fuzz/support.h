@@ -81,7 +81,7 @@ inline std::shared_ptr<const MappedFile> mapped(std::string_view bytes) {
   demand(descriptor >= 0 && ::ftruncate(descriptor, 0) == 0 &&
              ::pwrite(descriptor, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()),
          "the input can be put into a file");
-  return std::make_shared<MappedFile>(path, "fuzz");
+  return std::make_shared<MappedFile>(path);
 }
 
 /// What mapped_tensor.h promises of an entry.

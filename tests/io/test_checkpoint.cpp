@@ -19,10 +19,7 @@
 namespace tpgm {
 namespace {
 
-using test::error_of;
-using test::read_bytes;
-using test::same;
-using test::write_bytes;
+using namespace test;
 using CheckpointTest = test::Scratch;
 namespace fs = std::filesystem;
 

@@ -12,7 +12,7 @@ class Folder : public test::Scratch {};
 
 TEST_F(Folder, AppearsWhenItIsCommitted) {
   for (const char* name : {"out", "out2/", "a/b/out"}) {
-    AtomicFolder folder(file(name), "test");
+    AtomicFolder folder(file(name));
     test::write_bytes(folder.partial() / "x", "x");
     EXPECT_FALSE(fs::exists(file(name)));
     folder.commit();
@@ -23,7 +23,7 @@ TEST_F(Folder, AppearsWhenItIsCommitted) {
 
 TEST_F(Folder, LeavesNothingBehindIfItIsNot) {
   {
-    AtomicFolder folder(file("out"), "test");
+    AtomicFolder folder(file("out"));
     fs::create_directories(folder.partial() / "deep" / "deeper");
     test::write_bytes(folder.partial() / "deep" / "x", "x");
   }
@@ -32,17 +32,16 @@ TEST_F(Folder, LeavesNothingBehindIfItIsNot) {
 
 TEST_F(Folder, TakesThePlaceOfAnEmptyFolderAndOfNothingElse) {
   fs::create_directories(file("empty"));
-  AtomicFolder(file("empty"), "test").commit();
+  AtomicFolder(file("empty")).commit();
   fs::create_directories(file("full"));
   test::write_bytes(file("full/mine"), "mine");
   test::write_bytes(file("file"), "mine");
   fs::create_directories(file("other.partial"));
   for (const char* name : {"full", "file"}) {
-    EXPECT_NE(test::error_of([&] { AtomicFolder(file(name), "test"); }).find("not an empty folder"),
+    EXPECT_NE(test::error_of([&] { AtomicFolder(file(name)); }).find("not an empty folder"),
               std::string::npos);
   }
-  EXPECT_NE(test::error_of([&] { AtomicFolder(file("other"), "test"); }).find("left behind"),
-            std::string::npos);
+  EXPECT_NE(test::error_of([&] { AtomicFolder(file("other")); }).find("left behind"), std::string::npos);
   EXPECT_TRUE(fs::exists(file("other.partial")));
   EXPECT_EQ(test::read_bytes(file("full/mine")), "mine");
 }

@@ -13,10 +13,7 @@
 namespace tpgm {
 namespace {
 
-using test::error_of;
-using test::read_bytes;
-using test::same;
-using test::write_bytes;
+using namespace test;
 using Safetensors = test::Scratch;
 
 const std::vector<at::ScalarType> kAllDtypes{at::kBool,

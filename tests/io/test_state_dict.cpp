@@ -11,9 +11,7 @@
 namespace tpgm {
 namespace {
 
-using test::error_of;
-using test::same;
-using test::write_bytes;
+using namespace test;
 using StateDictTest = test::Scratch;
 
 struct Net : torch::nn::Module {

@@ -1,5 +1,5 @@
-// What the tests of tpgm/study share: a data set without pixels, run folders by their files, and a process that
-// makes a run in no time.
+// What the tests of tpgm/study share: a data set without pixels, run folders by their files, and a process
+// that makes a run in no time.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include "tests/data/data_files.h"
 #include "tpgm/study/jobs.h"
-#include "tpgm/train/options.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::test {
 
@@ -29,14 +29,14 @@ struct ResultFile {
 };
 
 inline std::string result_json(const ResultFile& result) {
-  return fmt::format(
-      R"({{"method": "ft", "selection": {}, "seconds": 2.5, "tests": [)"
-      R"({{"name": "home", "id": true, "top1": {}, "pictures": {}, "scored_classes": 2}}, )"
-      R"({{"name": "away", "id": false, "top1": {}, "pictures": {}, "scored_classes": 2}}]}})",
-      result.selection, result.home, result.images, result.away, result.images);
+  return fmt::format(R"({{"method": "ft", "selection": {}, "seconds": 2.5, "tests": [)"
+                     R"({{"name": "home", "id": true, "top1": {}, "pictures": {}, "scored_classes": 2}}, )"
+                     R"({{"name": "away", "id": false, "top1": {}, "pictures": {}, "scored_classes": 2}}]}})",
+                     result.selection, result.home, result.images, result.away, result.images);
 }
 
-inline void write_run(const std::filesystem::path& run, const Settings& settings, const ResultFile& result = {}) {
+inline void write_run(const std::filesystem::path& run, const Settings& settings,
+                      const ResultFile& result = {}) {
   write_file(run / "recipe.toml", to_toml(make_options(settings)));
   write_file(run / "result.json", result_json(result));
 }
@@ -57,10 +57,11 @@ inline JobOptions by_script(const std::string& script) {
 inline std::string finishing_script() {
   ResultFile best;
   best.selection = 80;
-  return fmt::format("mkdir -p \"$1\" && echo 'method = \"ft\"' > \"$1/recipe.toml\"\n"
-                     "case \"$1\" in\n*lr=1e-2*) echo '{}' > \"$1/result.json\" ;;\n"
-                     "*) echo '{}' > \"$1/result.json\" ;;\nesac\n",
-                     result_json(best), result_json({}));
+  return fmt::format(
+      "mkdir -p \"$1\" && echo 'method = \"ft\"' > \"$1/recipe.toml\"\n"
+      "case \"$1\" in\n*lr=1e-2*) echo '{}' > \"$1/result.json\" ;;\n"
+      "*) echo '{}' > \"$1/result.json\" ;;\nesac\n",
+      result_json(best), result_json({}));
 }
 
 }  // namespace tpgm::test

@@ -23,8 +23,9 @@ class Tables : public test::Scratch {
     recipe("l2-sp",
            "base = \"common.toml\"\nmethod = \"l2-sp\"\ntake = [\"lr=ft.lr\"]\nsweep = [\"mu=1e-3,1e-2\"]\n");
     recipe("wise", "base = \"common.toml\"\nmethod = \"wise\"\nepochs = 0\ntake = [\"weights=ft\"]\n");
-    paper("row,recipe,home=Home,away=Away\nFine-tuning,ft,80.93 (0.08),\n\"WISE, 0.3\",wise:ratio=0.3,50,40\n"
-          "L2-SP,l2-sp,,\n");
+    paper(
+        "row,recipe,home=Home,away=Away\nFine-tuning,ft,80.93 (0.08),\n\"WISE, 0.3\",wise:ratio=0.3,50,40\n"
+        "L2-SP,l2-sp,,\n");
     options_.output = folder_ / "out";
     options_.given = {{"data-dir", (folder_ / "data").string()}};
     options_.jobs = test::by_script(test::finishing_script());
@@ -46,7 +47,8 @@ class Tables : public test::Scratch {
 TEST_F(Tables, AreRead) {
   const auto table = load();
   EXPECT_EQ(table.name, "mini");
-  EXPECT_EQ(table.tests, (std::vector<std::pair<std::string, std::string>>{{"home", "Home"}, {"away", "Away"}}));
+  EXPECT_EQ(table.tests,
+            (std::vector<std::pair<std::string, std::string>>{{"home", "Home"}, {"away", "Away"}}));
   ASSERT_EQ(table.rows.size(), 3);
   EXPECT_EQ(table.rows[0].numbers.at(0)->mean, 80.93);
   EXPECT_EQ(table.rows[0].numbers.at(0)->deviation, 0.08);
@@ -88,7 +90,8 @@ TEST_F(Tables, AreFoundByPathAndByName) {
   test::write_file(folder_ / "tables" / "more" / "deep" / "paper.csv", "");
   const std::vector<fs::path> roots = {folder_ / "nowhere", folder_};
   EXPECT_EQ(names(find_tables({"mini"}, roots)), std::vector<std::string>{"mini"});
-  EXPECT_EQ(names(find_tables({"more", table_.string()}, roots)), (std::vector<std::string>{"more/deep", "mini"}));
+  EXPECT_EQ(names(find_tables({"more", table_.string()}, roots)),
+            (std::vector<std::string>{"more/deep", "mini"}));
   EXPECT_EQ(names(find_tables({(folder_ / "tables").string()}, {})),
             (std::vector<std::string>{"tables/mini", "tables/more/deep"}));
   EXPECT_HAS(error_of([&] { find_tables({"minni"}, roots); }), "did you mean 'mini'?");
@@ -147,7 +150,7 @@ TEST_F(Tables, CostStepsAndImages) {
 }
 
 TEST_F(Tables, AreScaledDown) {
-  Settings settings{{"method", "tpgm"}, {"every", "end"},       {"epochs", "10"},  {"warmup-epochs", "2"},
+  Settings settings{{"method", "tpgm"}, {"every", "end"},      {"epochs", "10"}, {"warmup-epochs", "2"},
                     {"patience", "4"},  {"decay-epochs", "1"}, {"fraction", "1"}};
   scale_down(settings, 0.25, {{"patience", "4"}});
   EXPECT_EQ(settings.at("fraction"), "0.25");
@@ -233,7 +236,8 @@ TEST_F(Tables, AreMadeInTheOrderOfTheirDependencies) {
 }
 
 TEST_F(Tables, LeaveOutWhatDependsOnAFailure) {
-  options_.jobs = test::by_script("case \"$1\" in */ft/*) echo 'no luck'; exit 1 ;; esac\n" + test::finishing_script());
+  options_.jobs =
+      test::by_script("case \"$1\" in */ft/*) echo 'no luck'; exit 1 ;; esac\n" + test::finishing_script());
   std::string said;
   options_.jobs.callbacks.say = [&](const std::string& text) { said += text + "\n"; };
   recipe("l2-sp", "base = \"common.toml\"\nmethod = \"l2-sp\"\nlr = 1e-3\n");

@@ -40,7 +40,8 @@ TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
   EXPECT_HAS(error_of([&] { RunFolder::open(run()); }), "finished");
   test::write_file(folder_ / "other" / "thesis.tex", "text");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other", options, {}); }), "not empty");
-  EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }), "is a file");
+  EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }),
+             "is a file");
 }
 
 TEST_F(RunFolders, AreReadAsTheyWereWritten) {

@@ -50,8 +50,8 @@ TEST_F(RunSets, AreNamedAndOrderedAsMethodsAre) {
   run("8", {});
   run("9", {{"epochs", "0"}, {"head", "checkpoint"}});
   run("10", {{"epochs", "0"}, {"head", "zeroshot"}});
-  EXPECT_EQ(names(), (std::vector<std::string>{"Zero-shot", "Pre-trained", "FT", "BitFit", "WISE 0.3", "WISE 0.7",
-                                               "TPGM", "TPGM-C μ=0.01", "TPGM-C μ=0.1", "SPD"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"Zero-shot", "Pre-trained", "FT", "BitFit", "WISE 0.3",
+                                               "WISE 0.7", "TPGM", "TPGM-C μ=0.01", "TPGM-C μ=0.1", "SPD"}));
   const auto set = load();
   EXPECT_EQ(set.rows[set.reference].name, "FT");
   EXPECT_TRUE(set.rows[0].is_anchor());
@@ -97,7 +97,7 @@ TEST_F(RunSets, KnowARunByWhatItStartedFrom) {
   const auto set = load();
   ASSERT_EQ(set.rows.size(), 2);  // though the two began with different files
   EXPECT_EQ(set.rows[1].runs.size(), 2);
-  const auto settings = essence(set.rows[1].run().settings);
+  const auto settings = identity_settings(set.rows[1].run().settings);
   EXPECT_FALSE(settings.contains("weights"));
   EXPECT_FALSE(settings.contains("seed"));
   EXPECT_EQ(settings.at("weights.method"), "ft");
@@ -127,9 +127,10 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
 TEST_F(RunSets, OrderTestsAlike) {
   run("a", {});
   run("b", {{"lr", "1"}});
-  test::write_file(folder_ / "b" / "result.json",
-                   R"({"tests": [{"name": "away", "id": false, "pictures": 100, "scored_classes": 2, "top1": 1},)"
-                   R"({"name": "home", "id": true, "pictures": 100, "scored_classes": 2, "top1": 2}]})");
+  test::write_file(
+      folder_ / "b" / "result.json",
+      R"({"tests": [{"name": "away", "id": false, "pictures": 100, "scored_classes": 2, "top1": 1},)"
+      R"({"name": "home", "id": true, "pictures": 100, "scored_classes": 2, "top1": 2}]})");
   const auto set = load();
   ASSERT_EQ(set.rows.size(), 2);
   for (const auto& row : set.rows) EXPECT_EQ(row.scores.at(0).test, "home");

@@ -19,7 +19,10 @@ using test::error_of;
 class Sweeps : public test::Scratch {
  protected:
   Recipe recipe(std::vector<std::string> sweep, std::vector<std::string> seeds = {}) const {
-    return {{{"output", (folder_ / "out").string()}, {"data-dir", "data"}}, std::move(sweep), std::move(seeds), {}};
+    return {{{"output", (folder_ / "out").string()}, {"data-dir", "data"}},
+            std::move(sweep),
+            std::move(seeds),
+            {}};
   }
 };
 
@@ -66,7 +69,8 @@ TEST_F(Sweeps, AreRefused) {
 }
 
 TEST_F(Sweeps, GivenSettingsBeatRecipes) {
-  Recipe both{{{"lr", "1"}, {"opt", "sgd"}}, {"lr=1,2", "batch-size=4,8"}, {"0", "1"}, {"lr=ft.lr", "weights=ft"}};
+  Recipe both{
+      {{"lr", "1"}, {"opt", "sgd"}}, {"lr=1,2", "batch-size=4,8"}, {"0", "1"}, {"lr=ft.lr", "weights=ft"}};
   override_with(both, {{"lr", "3"}, {"seed", "7"}});
   EXPECT_EQ(both.settings, (Settings{{"lr", "3"}, {"opt", "sgd"}, {"seed", "7"}}));
   EXPECT_EQ(both.sweep, std::vector<std::string>{"batch-size=4,8"});
@@ -87,7 +91,8 @@ TEST_F(Sweeps, ChooseTheBestMeanWithoutFailures) {
   EXPECT_TRUE(best_of({result(a, "0", std::nullopt)}).empty());
   // One combination needs no choice, several do.
   EXPECT_EQ(best_of({result(a, "0", NAN)}).size(), 1);
-  EXPECT_HAS(error_of([&] { best_of({result(a, "0", NAN), result(b, "0", 1)}); }), "`selection-fraction` 0.1");
+  EXPECT_HAS(error_of([&] { best_of({result(a, "0", NAN), result(b, "0", 1)}); }),
+             "`selection-fraction` 0.1");
   EXPECT_EQ(chosen_text({{"lr", "1"}, {"mu", "2"}}), "lr=1, mu=2");
 }
 
@@ -149,8 +154,9 @@ TEST_F(Sweeps, MakeRunsAndTables) {
 }
 
 TEST_F(Sweeps, TellFailuresFromResults) {
-  auto options = test::by_script("case \"$1\" in *lr=1e-3*) echo; echo 'tpgm train: no luck'; exit 1 ;; esac\n" +
-                                 test::finishing_script());
+  auto options =
+      test::by_script("case \"$1\" in *lr=1e-3*) echo; echo 'tpgm train: no luck'; exit 1 ;; esac\n" +
+                      test::finishing_script());
   options.log_prefix = "tpgm train: ";
   const auto made = run_sweep(expand(recipe({"lr=1e-3,1e-2"})), options);
   EXPECT_EQ(made.failed(), 1);
@@ -177,7 +183,8 @@ TEST_F(Sweeps, ResumeWhatWasBegun) {
 }
 
 TEST_F(Sweeps, StopWhenAsked) {
-  auto options = test::by_script("trap 'echo saved > \"$1.saved\"; exit 1' TERM; while :; do sleep 0.05; done");
+  auto options =
+      test::by_script("trap 'echo saved > \"$1.saved\"; exit 1' TERM; while :; do sleep 0.05; done");
   const auto jobs = expand(recipe({"lr=1e-3"}, {"0", "1"}));
   const fs::path saved = jobs[0].settings.at("output") + ".saved";
   const auto begin = std::chrono::steady_clock::now();

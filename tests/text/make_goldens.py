@@ -1,4 +1,4 @@
-"""Writes the golden files in tokenizer/ with Hugging Face's CLIPTokenizer.
+"""Writes the golden files in goldens/ with Hugging Face's CLIPTokenizer.
 
     pip install transformers open_clip_torch && python make_goldens.py
 
@@ -6,7 +6,7 @@ The vocabulary is CLIP's own, as open_clip brings it, cut to its first 8000 merg
 every form that it comes in; lines.bin.gz holds 10,000 texts and the ids of each. With the whole vocabulary:
 
     python make_goldens.py --full FOLDER       # also counts where open_clip disagrees with Hugging Face
-    TPGM_TOKENIZER_GOLDENS=FOLDER build/tests/tests-models --gtest_filter=Tokenizer*Golden*
+    TPGM_TOKENIZER_GOLDENS=FOLDER build/bin/tests-text --gtest_filter=Tokenizer*Golden*
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy as np
 from safetensors.numpy import save_file
 from transformers import CLIPTokenizer
 
-HERE = Path(__file__).parent / "tokenizer"
+HERE = Path(__file__).parent / "goldens"
 START, END = "<|startoftext|>", "<|endoftext|>"
 LIST = "bpe_simple_vocab_16e6.txt.gz"
 

@@ -1,5 +1,5 @@
 // Ids against Hugging Face's on 10,000 texts, in every form that a vocabulary comes in, and files that must
-// be refused. TPGM_TOKENIZER_GOLDENS names another folder of goldens (goldens/make_tokenizer_goldens.py
+// be refused. TPGM_TOKENIZER_GOLDENS names another folder of goldens (make_goldens.py
 // --full).
 #include "tpgm/text/tokenizer.h"
 
@@ -24,10 +24,7 @@
 namespace tpgm {
 namespace {
 
-using test::error_of;
-using test::read_bytes;
-using test::same;
-using test::write_bytes;
+using namespace test;
 namespace fs = std::filesystem;
 using Ids = std::vector<int64_t>;
 
@@ -94,7 +91,7 @@ class TokenizerTest : public test::Scratch {
  protected:
   void SetUp() override {
     try {
-      require_unicode("TokenizerTest");
+      require_unicode();
     } catch (const c10::Error& error) {
       GTEST_SKIP() << error.what_without_backtrace();
     }

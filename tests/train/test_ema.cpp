@@ -1,5 +1,6 @@
 // The average of weights against timm's, and what may be done with it in the middle of training.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -92,6 +93,66 @@ TEST_P(EmaTest, IsThatOfTimm) {
     EXPECT_TRUE(torch::equal(ema.state_dict()["norm.num_batches_tracked"],
                              goldens_["copied/norm.num_batches_tracked"]));
   }
+}
+
+// timm's ModelEmaV3 with use_warmup and step = 1, 2, ...: its get_decay(), written out.
+double timms_decay(int64_t step, double decay) {
+  const int64_t after = std::max<int64_t>(0, step - 1);
+  if (after <= 0) return 0;
+  return std::min(1 - std::pow(1 + static_cast<double>(after), -2.0 / 3), decay);
+}
+
+TEST_P(EmaTest, WarmsUpAsTimms) {
+  // The author's own words: 0.999 at 31.6K steps, 0.9999 at a million.
+  EXPECT_NEAR(timms_decay(31'600, 1), 0.999, 1e-6);
+  EXPECT_NEAR(timms_decay(1'000'000, 1), 0.9999, 1e-8);
+  Ema ema(*net_, 0.6, /*warmup=*/true);
+  NamedTensors expected;
+  for (int64_t update = 0; update < 12; ++update) {
+    train(ema, update, update + 1);
+    const double decay = timms_decay(update + 1, 0.6);
+    for (const auto& item : copy(named_tensors(*net_))) {
+      if (!item.value().is_floating_point()) continue;
+      const auto weights = item.value().to(torch::kDouble);
+      if (update == 0) {
+        expected.insert(item.key(), weights);  // and nothing of what it began with
+      } else {
+        expected[item.key()] = decay * expected[item.key()] + (1 - decay) * weights;
+      }
+    }
+    const auto state = ema.state_dict();
+    for (const auto& item : expected)
+      EXPECT_TRUE(torch::allclose(state[item.key()].to(torch::kDouble), item.value(), 1e-5, 1e-6))
+          << item.key() << " at " << update;
+  }
+}
+
+TEST_P(EmaTest, WarmsUpOnceOverASeriesOfProcesses) {
+  Ema whole(*net_, 0.9, true), part(*net_, 0.9, true);
+  train(whole, 0, 3);
+  const auto state = whole.state_dict();
+  EXPECT_EQ(state[".updates"].item<int64_t>(), 3);
+  part.load_state_dict(state);
+  train(whole, 3, 8);
+  train(part, 3, 8);
+  expect_identical(part.state_dict(), whole.state_dict());
+
+  // A state of a version that knew no warm-up goes on as it was begun: with a constant decay.
+  auto old = copy(state);
+  old.erase(".updates");
+  Ema constant(*net_, 0.9), resumed(*net_, 0.9, true);
+  constant.load_state_dict(old);
+  resumed.load_state_dict(old);
+  train(constant, 3, 8);
+  train(resumed, 3, 8);
+  auto after = resumed.state_dict();
+  after.erase(".updates");
+  expect_identical(after, constant.state_dict());
+
+  auto damaged = copy(state);
+  damaged[".updates"] = torch::zeros({2});
+  EXPECT_NE(error_of([&] { resumed.load_state_dict(damaged); }).find("'.updates' is no count"),
+            std::string::npos);
 }
 
 TEST_P(EmaTest, SwapsValuesInPlace) {

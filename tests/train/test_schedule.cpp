@@ -24,7 +24,7 @@ TEST(Schedule, IsThatOfTimmAndTorch) {
     SCOPED_TRACE(golden["source"].get<std::string>() + " " + golden["options"].dump());
     const auto& given = golden["options"];
     ScheduleOptions options;
-    options.sched(parse_sched(given["sched"]))
+    options.sched(parsed<Sched>(given["sched"]))
         .on_updates(given["on_updates"])
         .min_lr(given.value("min_lr", 0.0))
         .warmup_lr(given.value("warmup_lr", 0.0))
@@ -89,13 +89,6 @@ TEST(Schedule, RefusesWhatMakesNone) {
   const Schedule schedule(good, 4, {});
   says(error_of([&] { schedule.lr(13); }), "[Schedule::lr] step 13 is outside of the schedule, which has 12");
   says(error_of([&] { schedule.phase(-1); }), "[Schedule::phase] step -1");
-}
-
-TEST(Schedule, ParsesItsNames) {
-  EXPECT_EQ(parse_sched("cosine"), Sched::kCosine);
-  EXPECT_EQ(parse_sched("step"), Sched::kStep);
-  EXPECT_EQ(parse_sched("constant"), Sched::kConstant);
-  EXPECT_THROW(parse_sched("Cosine"), std::invalid_argument);
 }
 
 }  // namespace

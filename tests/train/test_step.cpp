@@ -75,7 +75,7 @@ struct Training {
     std::vector<std::string> blocks;
     for (const auto& block : model->backbone->blocks()) blocks.push_back("backbone." + block);
     OptimOptions options;
-    options.opt(parse_opt(golden["opt"]));
+    options.opt(parsed<Opt>(golden["opt"]));
     if (golden.contains("momentum")) options.momentum(golden["momentum"]).nesterov(golden["nesterov"]);
     optimizer =
         std::make_unique<Optimizer>(parameter_groups(model->named_parameters(), blocks,

@@ -354,7 +354,7 @@ class CorruptVocabularies : public CorruptModels {
  protected:
   void SetUp() override {
     try {
-      require_unicode("CorruptVocabularies");
+      require_unicode();
     } catch (const c10::Error& error) {
       GTEST_SKIP() << error.what_without_backtrace();
     }

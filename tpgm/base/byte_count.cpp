@@ -33,4 +33,13 @@ int64_t parse_bytes(const std::string& text) {
   throw std::invalid_argument(fmt::format("'{}' is no size; write it like 5GB, 500MB or 2GiB", text));
 }
 
+bool TextOf<ByteCount>::read(const std::string& text, ByteCount& value) {
+  try {
+    value = {text == "0" ? 0 : parse_bytes(text), text};
+  } catch (const std::invalid_argument&) {  // the caller says what is expected
+    return false;
+  }
+  return true;
+}
+
 }  // namespace tpgm

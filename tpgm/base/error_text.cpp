@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 
 std::string error_text(const c10::Error& error) {
@@ -17,8 +19,7 @@ std::string error_text(const c10::Error& error) {
         "out of memory: there are no {:.1f} GB to be had at once; if they are a batch, make it smaller",
         bytes / 1e9);
   }
-  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
+  return std::string(without_call(text));
 }
 
 }  // namespace tpgm

@@ -11,12 +11,12 @@
 namespace tpgm {
 namespace {
 
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
+  for (size_t i = 1; i <= a.size(); ++i) {
     auto diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
+    for (size_t j = 1; j <= b.size(); ++j) {
       const auto above = row[j];
       row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
       diagonal = above;
@@ -38,14 +38,13 @@ std::string nearest(const std::string& word, const std::vector<std::string>& wor
   return best == words.end() ? "" : *best;
 }
 
-void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
+void check_globs(const std::string& option, const std::vector<std::string>& globs,
                  const std::vector<std::string>& names) {
   for (const auto& glob : globs) {
-    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return matches(glob, name); })) {
+    if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return matches(glob, name); }))
       continue;
-    }
     const auto hint = nearest(glob, names);
-    TORCH_CHECK(false, "[", owner, "] ", option, " '", glob, "' matches no parameter",
+    TORCH_CHECK(false, option, " '", glob, "' matches no parameter",
                 hint.empty() ? "; the model has none" : "; the nearest is '" + hint + "'");
   }
 }
@@ -79,7 +78,7 @@ bool natural_less(const std::string& a, const std::string& b) {
 
 std::string block_name(const std::string& name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  std::size_t begin = 0;
+  size_t begin = 0;
   while (true) {
     const auto end = name.find('.', begin);
     if (end == std::string::npos) {

@@ -15,8 +15,7 @@ bool matches(const std::string& glob, const std::string& name);
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
 
 /// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.
-/// `owner` is whose option it was, for the message.
-void check_globs(const std::string& owner, const std::string& option, const std::vector<std::string>& globs,
+void check_globs(const std::string& option, const std::vector<std::string>& globs,
                  const std::vector<std::string>& names);
 
 /// True if one of the globs matches the name.

@@ -27,9 +27,9 @@ size_t printable_character(std::string_view text) {
 
 }  // namespace
 
-void refuse(const std::string& call, const std::filesystem::path& path, const Malformed& malformed) {
-  TORCH_CHECK(false, "[", call, "] '", printable(path.string(), kMaxPath),
-              "': ", printable(malformed.reason, 600), "; ", malformed.advice);
+void refuse(const std::filesystem::path& path, const Malformed& malformed) {
+  TORCH_CHECK(false, "'", printable(path.string(), kMaxPath), "': ", printable(malformed.reason, 600), "; ",
+              malformed.advice);
 }
 
 std::string printable(std::string_view text, size_t limit) {

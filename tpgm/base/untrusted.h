@@ -30,10 +30,9 @@ void require(bool condition, fmt::format_string<Args...> reason, Args&&... args)
   if (!condition) throw Malformed{fmt::format(reason, std::forward<Args>(args)...)};
 }
 
-/// Throws c10::Error: "[call] 'path': reason; advice". What is quoted from the file is cut to a sane length
-/// and kept to one line.
-[[noreturn]] void refuse(const std::string& call, const std::filesystem::path& path,
-                         const Malformed& malformed);
+/// Throws c10::Error: "'path': reason; advice". What is quoted from the file is cut to a sane length and kept
+/// to one line.
+[[noreturn]] void refuse(const std::filesystem::path& path, const Malformed& malformed);
 
 inline constexpr size_t kMaxPath = 4096;  ///< bytes of a path in a message, as many as it may have
 

@@ -2,6 +2,7 @@
 #include "tpgm/checkpoints/compare.h"
 
 #include <ATen/TensorOperators.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include <map>
 #include <optional>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 
@@ -144,14 +146,14 @@ struct BlockSums {
 }  // namespace
 
 Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std::string>& only,
-                               const std::vector<std::string>& exclude, const Progress& progress) {
+                               const std::vector<std::string>& exclude, const Progress& progress) try {
   align_names(a, b);
   std::vector<std::string> names = a.names();
   for (const auto& name : b.names()) {
     if (!a.contains(name)) names.push_back(name);
   }
-  check_globs("compare_checkpoints", "`only`", only, names);
-  check_globs("compare_checkpoints", "`exclude`", exclude, names);
+  check_globs("`only`", only, names);
+  check_globs("`exclude`", exclude, names);
 
   Comparison result;
   for (const auto& name : names) {
@@ -223,6 +225,8 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
   }
   result.all = all.finish();
   return result;
+} catch (...) {
+  rethrow_from("compare_checkpoints");
 }
 
 }  // namespace tpgm

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/checkpoints/stream.h"
+#include "tpgm/checkpoints/chunks.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm {

@@ -15,6 +15,7 @@
 #include <limits>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/dtypes.h"
@@ -22,8 +23,6 @@
 
 namespace tpgm {
 namespace {
-
-constexpr const char* kCall = "convert_checkpoint";
 
 // Beside the names of PyTorch and of safetensors.
 constexpr std::array<std::pair<std::string_view, at::ScalarType>, 6> kShortNames{
@@ -72,18 +71,17 @@ size_t stars(std::string_view pattern) {
 // Old name → new name, of what is kept.
 std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& input,
                                                             const ConvertOptions& options) {
-  check_globs(kCall, "`only`", options.only(), input.names());
-  check_globs(kCall, "`exclude`", options.exclude(), input.names());
+  check_globs("`only`", options.only(), input.names());
+  check_globs("`exclude`", options.exclude(), input.names());
   std::vector<std::pair<std::string, std::string>> names;
   for (const auto& name : input.names()) {
     if (!options.only().empty() && !matches_any(options.only(), name)) continue;
     if (!matches_any(options.exclude(), name)) names.emplace_back(name, name);
   }
-  TORCH_CHECK(!names.empty() || input.names().empty(), "[", kCall,
-              "] 'only' and 'exclude' leave nothing of '", input.path().string(), "'");
+  TORCH_CHECK(!names.empty() || input.names().empty(), "'only' and 'exclude' leave nothing of '",
+              input.path().string(), "'");
   for (const auto& [from, to] : options.renames()) {
-    TORCH_CHECK(stars(to) <= stars(from), "[", kCall, "] rename '", from, "=", to,
-                "' has more stars on the right");
+    TORCH_CHECK(stars(to) <= stars(from), "rename '", from, "=", to, "' has more stars on the right");
     bool used = false;
     for (auto& [old, name] : names) {
       if (const auto texts = match(from, name)) {
@@ -93,27 +91,16 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
     }
     std::vector<std::string> current;
     for (const auto& each : names) current.push_back(each.second);
-    TORCH_CHECK(used, "[", kCall, "] rename '", from, "=", to, "' matches no name; the nearest is '",
+    TORCH_CHECK(used, "rename '", from, "=", to, "' matches no name; the nearest is '",
                 nearest(from, current), "'");
   }
   std::set<std::string> seen;
   for (const auto& [old, name] : names) {
-    TORCH_CHECK((!name.empty() || old.empty()) && seen.insert(name).second, "[", kCall, "] renaming makes '",
-                old, "' into '", name,
+    TORCH_CHECK((!name.empty() || old.empty()) && seen.insert(name).second, "renaming makes '", old,
+                "' into '", name,
                 name.empty() ? "', which is no name" : "', which another tensor is called already");
   }
   return names;
-}
-
-std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
-  std::string text = fmt::format("tpgm convert {}", name_of(input));
-  if (!input.key().empty()) text += fmt::format(" --key '{}'", input.key());
-  if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
-  for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
-  for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
-  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
-  return text;
 }
 
 // The smallest number that a type rounds away from all its finite ones; infinity where it has them all.
@@ -142,12 +129,12 @@ bool overflows(const at::Tensor& vector, at::ScalarType to) {
 }  // namespace
 
 Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::path& output,
-                             const ConvertOptions& options, const Progress& progress) {
+                             const ConvertOptions& options, const Progress& progress) try {
   const auto names = plan_names(input, options);
   Provenance provenance({&input});
   const auto metadata = [&] {
     Metadata result = provenance.metadata();
-    keys::kCommand.set(result, command_text(input, options));
+    if (!options.command().empty()) keys::kCommand.set(result, options.command());
     return result;
   };
   std::vector<TensorEntry> entries;
@@ -160,8 +147,8 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
                      entries.back().shape});
     result.bytes += static_cast<size_t>(entries.back().numel()) * c10::elementSize(specs.back().dtype);
   }
-  SafetensorsWriter writer(output, specs, metadata(), options.shard_size(), kCall);
-  check_output(kCall, output, writer.files(), {&input});
+  SafetensorsWriter writer(output, specs, metadata(), options.shard_size());
+  check_output(output, writer.files(), {&input});
   provenance.start();
 
   std::vector<std::atomic<bool>> overflowed(specs.size());
@@ -189,6 +176,8 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
     if (overflowed[i]) result.overflowed.push_back(specs[i].name);
   }
   return result;
+} catch (...) {
+  rethrow_from("convert_checkpoint");
 }
 
 at::ScalarType parse_dtype(const std::string& text) {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "tpgm/checkpoints/stream.h"
+#include "tpgm/checkpoints/chunks.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm {
@@ -29,6 +29,8 @@ struct ConvertOptions {
   TORCH_ARG(std::vector<std::string>, exclude);
   /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
   TORCH_ARG(int64_t, shard_size) = 0;
+  /// What the output says that it was made by (keys::kCommand), if anything.
+  TORCH_ARG(std::string, command);
 };
 
 struct Converted {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
@@ -20,22 +21,20 @@
 namespace tpgm {
 namespace {
 
-constexpr const char* kCall = "merge_checkpoints";
-
 // into ← pretrained + ratio · (finetuned − pretrained), for vectors of working_vector().
 void interpolate(const at::Tensor& pretrained, const at::Tensor& finetuned, double ratio, at::Tensor& into) {
   const auto dtype = kernel_dtype(finetuned.scalar_type());
   const auto plan = kernels::make_plan({{1, finetuned.numel(), dtype, dtype}});
   const kernels::Operands operands{finetuned.const_data_ptr(), pretrained.const_data_ptr(),
                                    into.mutable_data_ptr()};
-  std::int32_t report = kernels::kAllFinite;
+  int32_t report = kernels::kAllFinite;
   kernels::Batch batch;
   batch.plan = &plan;
   batch.tensors = plan.tensors.data();
   batch.pieces = plan.pieces.data();
   batch.operands = &operands;
   batch.report = &report;
-  batch.parallel_for = [](std::int64_t n, const auto& body) { body(0, n); };
+  batch.parallel_for = [](int64_t n, const auto& body) { body(0, n); };
   kernels::cpu().interpolate(batch, &ratio);
 }
 
@@ -56,48 +55,38 @@ std::vector<Job> plan_jobs(const Checkpoint& pretrained, const Checkpoint& finet
     }
     jobs.push_back(std::move(job));
   }
-  check_same_tensors("merge_checkpoints", pretrained, finetuned, options.exclude());
+  check_same_tensors(pretrained, finetuned, options.exclude());
   return jobs;
-}
-
-std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned, double ratio,
-                         const MergeOptions& options) {
-  std::string text =
-      fmt::format("tpgm wise {} {} --ratio {}", name_of(pretrained), name_of(finetuned), ratio);
-  for (const auto& [glob, value] : options.filters()) text += fmt::format(" --filter '{}={}'", glob, value);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
-  if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
-  return text;
 }
 
 }  // namespace
 
 std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
     Checkpoint pretrained, Checkpoint finetuned, const std::vector<std::filesystem::path>& outputs,
-    const MergeOptions& options, const Progress& progress) {
+    const MergeOptions& options, const Progress& progress) try {
   const auto& ratios = options.ratios();
-  TORCH_CHECK(!ratios.empty() && outputs.size() == ratios.size(), "[", kCall, "] ", ratios.size(),
-              " ratios and ", outputs.size(), " outputs; give one output for each ratio");
-  TORCH_CHECK(std::set<std::filesystem::path>(outputs.begin(), outputs.end()).size() == outputs.size(), "[",
-              kCall, "] two ratios have the same output; give each its own");
+  TORCH_CHECK(!ratios.empty() && outputs.size() == ratios.size(), ratios.size(), " ratios and ",
+              outputs.size(), " outputs; give one output for each ratio");
+  TORCH_CHECK(std::set<std::filesystem::path>(outputs.begin(), outputs.end()).size() == outputs.size(),
+              "two ratios have the same output; give each its own");
   std::vector<double> all = ratios;
   for (const auto& filter : options.filters()) all.push_back(filter.second);
   for (const double ratio : all) {
-    TORCH_CHECK(std::isfinite(ratio), "[", kCall, "] a ratio must be a number, and is ", ratio);
+    TORCH_CHECK(std::isfinite(ratio), "a ratio must be a number, and is ", ratio);
   }
   align_names(pretrained, finetuned);
   std::vector<std::string> globs;
   for (const auto& filter : options.filters()) globs.push_back(filter.first);
   std::vector<std::string> names = finetuned.names();
-  check_globs(kCall, "`filter`", globs, names);
+  check_globs("`filter`", globs, names);
   names.insert(names.end(), pretrained.names().begin(), pretrained.names().end());
-  check_globs(kCall, "`exclude`", options.exclude(), names);
+  check_globs("`exclude`", options.exclude(), names);
   const auto jobs = plan_jobs(pretrained, finetuned, options);
 
   Provenance provenance({&pretrained, &finetuned});
   const auto metadata = [&](size_t k) {
     Metadata result = provenance.metadata();
-    keys::kCommand.set(result, command_text(pretrained, finetuned, ratios[k], options));
+    if (options.command()) keys::kCommand.set(result, options.command()(ratios[k]));
     keys::kRatio.set(result, ratios[k]);
     return result;
   };
@@ -110,8 +99,8 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
   std::vector<std::unique_ptr<SafetensorsWriter>> writers;
   for (size_t k = 0; k < outputs.size(); ++k) {
     writers.push_back(
-        std::make_unique<SafetensorsWriter>(outputs[k], specs, metadata(k), options.shard_size(), kCall));
-    check_output(kCall, outputs[k], writers.back()->files(), {&pretrained, &finetuned});
+        std::make_unique<SafetensorsWriter>(outputs[k], specs, metadata(k), options.shard_size()));
+    check_output(outputs[k], writers.back()->files(), {&pretrained, &finetuned});
   }
   provenance.start();
 
@@ -159,6 +148,8 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
   }
   for (auto& writer : writers) writer->commit();
   return files;
+} catch (...) {
+  rethrow_from("merge_checkpoints");
 }
 
 }  // namespace tpgm

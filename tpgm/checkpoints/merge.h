@@ -5,11 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tpgm/checkpoints/stream.h"
+#include "tpgm/checkpoints/chunks.h"
 #include "tpgm/io/checkpoint.h"
 
 namespace tpgm {
@@ -25,6 +26,8 @@ struct MergeOptions {
   TORCH_ARG(std::vector<std::string>, exclude);
   /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
   TORCH_ARG(int64_t, shard_size) = 0;
+  /// What the output of a ratio says that it was made by (keys::kCommand), if anything.
+  TORCH_ARG(std::function<std::string(double ratio)>, command);
 };
 
 /// Writes a safetensors checkpoint for every ratio, all from one read of the inputs, and returns the files of

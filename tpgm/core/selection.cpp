@@ -11,6 +11,8 @@
 #include <numeric>
 #include <utility>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
@@ -112,9 +114,9 @@ NamedTensors named_tensors(const torch::nn::Module& module) {
 }
 
 std::vector<Selected> select(const std::string& owner, const torch::nn::Module& module,
-                             const NamedTensors& anchor, const std::vector<std::string>& exclude) {
+                             const NamedTensors& anchor, const std::vector<std::string>& exclude) try {
   const auto parameters = module.named_parameters();
-  check_globs(owner, "exclude", exclude, parameters.keys());
+  check_globs("exclude", exclude, parameters.keys());
   NamedTensors trainable;
   for (const auto& item : parameters) {
     if (item.value().requires_grad()) {
@@ -122,13 +124,15 @@ std::vector<Selected> select(const std::string& owner, const torch::nn::Module& 
     }
   }
   return match(owner, trainable, anchor, exclude);
+} catch (...) {
+  rethrow_from(owner);
 }
 
 std::vector<Selected> select_with_buffers(const std::string& owner, const torch::nn::Module& module,
                                           const NamedTensors& anchor,
-                                          const std::vector<std::string>& exclude) {
+                                          const std::vector<std::string>& exclude) try {
   const auto tensors = named_tensors(module);
-  check_globs(owner, "exclude", exclude, tensors.keys());
+  check_globs("exclude", exclude, tensors.keys());
   NamedTensors floating;
   for (const auto& item : tensors) {
     if (item.value().is_floating_point()) {
@@ -136,6 +140,8 @@ std::vector<Selected> select_with_buffers(const std::string& owner, const torch:
     }
   }
   return match(owner, floating, anchor, exclude);
+} catch (...) {
+  rethrow_from(owner);
 }
 
 }  // namespace tpgm

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "tpgm/base/names.h"
+#include "tpgm/io/named_tensors.h"
 
 namespace tpgm {
-
-using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
 
 /// A tensor of the model and the pre-trained values it is held against.
 struct Selected {

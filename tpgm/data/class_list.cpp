@@ -9,54 +9,53 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/sources/folder.h"
 #include "tpgm/io/file.h"
 
 namespace tpgm {
-namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
-
-void check_different(std::vector<std::string> names, const std::string& call, const std::string& where) {
+void check_different(std::vector<std::string> names, const std::string& where) {
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  TORCH_CHECK(twice == names.end(), "[", call, "] ", where, " has the class '",
-              printable(twice == names.end() ? "" : *twice), "' twice");
+  TORCH_CHECK(twice == names.end(), where, " has the class '", printable(twice == names.end() ? "" : *twice),
+              "' twice");
 }
 
-std::vector<std::string> load_class_list(const fs::path& path) {
+std::vector<std::string> load_class_list(const fs::path& path) try {
   std::vector<std::string> names;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     const auto parts = read_image_folder(path);
-    TORCH_CHECK(parts.size() == 1 && !parts[0].classes.empty(), "[load_class_list] '", path.string(),
+    TORCH_CHECK(parts.size() == 1 && !parts[0].classes.empty(), "'", path.string(),
                 "' is no folder of class folders");
     return parts[0].classes;
   }
-  const MappedFile file(path, "load_class_list");
+  const MappedFile file(path);
   std::istringstream lines{std::string(without_byte_order_mark(file.bytes()))};
   for (std::string line; std::getline(lines, line);) {
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty()) names.push_back(line);
   }
-  TORCH_CHECK(!names.empty(), "[load_class_list] '", path.string(), "' is empty; expected a class a line");
-  check_different(names, "load_class_list", fmt::format("'{}'", path.string()));
+  TORCH_CHECK(!names.empty(), "'", path.string(), "' is empty; expected a class a line");
+  check_different(names, fmt::format("'{}'", path.string()));
   return names;
+} catch (...) {
+  rethrow_from("load_class_list");
 }
 
-void save_class_list(const std::vector<std::string>& names, const fs::path& path) {
+void save_class_list(const std::vector<std::string>& names, const fs::path& path) try {
   for (const auto& name : names) {
-    TORCH_CHECK(!name.empty() && name.find('\n') == std::string::npos,
-                "[save_class_list] a list cannot hold the class '", printable(name), "'");
+    TORCH_CHECK(!name.empty() && name.find('\n') == std::string::npos, "a list cannot hold the class '",
+                printable(name), "'");
   }
-  AtomicFile file(path, "save_class_list");
-  const std::string text = fmt::format("{}\n", fmt::join(names, "\n"));
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file(path, fmt::format("{}\n", fmt::join(names, "\n")));
+} catch (...) {
+  rethrow_from("save_class_list");
 }
 
 std::vector<std::string> class_list_beside(const fs::path& file) {
@@ -68,15 +67,15 @@ std::vector<std::string> class_list_beside(const fs::path& file) {
   return {};
 }
 
-void match_classes(Samples& samples, const std::vector<std::string>& classes, const std::string& call) {
+void match_classes(Samples& samples, const std::vector<std::string>& classes) {
   if (samples.classes == classes) return;
   std::unordered_map<std::string, int32_t> positions;
   for (size_t i = 0; i < classes.size(); ++i) positions.emplace(classes[i], static_cast<int32_t>(i));
   const bool by_position = all_numbers(samples.classes) && !all_numbers(classes);
   const bool any = std::any_of(samples.classes.begin(), samples.classes.end(),
                                [&](const auto& name) { return positions.contains(name); });
-  TORCH_CHECK(by_position || any || samples.classes.empty(), "[", call, "] none of the ",
-              samples.classes.size(), " classes of '", printable(samples.title()), "', such as '",
+  TORCH_CHECK(by_position || any || samples.classes.empty(), "none of the ", samples.classes.size(),
+              " classes of '", printable(samples.title()), "', such as '",
               printable(samples.classes.empty() ? "" : samples.classes.front()), "', is among the ",
               classes.size(), " they are matched with, such as '",
               printable(classes.empty() ? "" : classes.front()), "'; is it the right list?");
@@ -84,15 +83,15 @@ void match_classes(Samples& samples, const std::vector<std::string>& classes, co
   for (const auto& name : samples.classes) {
     if (by_position) {
       const auto position = std::stol(name);
-      TORCH_CHECK(position < static_cast<int64_t>(classes.size()), "[", call, "] class ", position, " of '",
+      TORCH_CHECK(position < static_cast<int64_t>(classes.size()), "class ", position, " of '",
                   printable(samples.title()), "' is not one of ", classes.size(),
                   " classes (they count from 0)");
       labels.push_back(static_cast<int32_t>(position));
     } else {
       const auto found = positions.find(name);
-      TORCH_CHECK(found != positions.end(), "[", call, "] class '", printable(name), "' of '",
-                  printable(samples.title()), "' is not one of the ", classes.size(),
-                  " classes; the nearest is '", printable(nearest(name, classes)), "'");
+      TORCH_CHECK(found != positions.end(), "class '", printable(name), "' of '", printable(samples.title()),
+                  "' is not one of the ", classes.size(), " classes; the nearest is '",
+                  printable(nearest(name, classes)), "'");
       labels.push_back(found->second);
     }
   }

@@ -19,11 +19,11 @@ void save_class_list(const std::vector<std::string>& names, const std::filesyste
 std::vector<std::string> class_list_beside(const std::filesystem::path& file);
 
 /// Throws, naming `where`, if a name occurs twice.
-void check_different(std::vector<std::string> names, const std::string& call, const std::string& where);
+void check_different(std::vector<std::string> names, const std::string& where);
 
 /// Labels of `samples` become those of `classes`, matched by name: ImageNet-R's 200 folders among ImageNet's
 /// 1000. Classes that are all numbers, where `classes` are not, are positions: ImageNet-V2's folders. Throws
 /// c10::Error for a class that is not there.
-void match_classes(Samples& samples, const std::vector<std::string>& classes, const std::string& call);
+void match_classes(Samples& samples, const std::vector<std::string>& classes);
 
 }  // namespace tpgm

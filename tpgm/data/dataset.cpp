@@ -10,25 +10,29 @@
 #include <map>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/braces.h"
 #include "tpgm/data/sources/folder.h"
 #include "tpgm/data/sources/list.h"
 #include "tpgm/data/sources/tar.h"
 
 namespace tpgm {
-namespace {
 
-namespace fs = std::filesystem;
-
-struct Found {
+struct FoundParts {
   std::vector<Samples> parts;
   bool lists = false;                // each with classes of its own by position, which have to be joined
   std::vector<std::string> classes;  // of classes.txt
   std::vector<std::string> notes;
 };
+
+namespace {
+
+namespace fs = std::filesystem;
+using Found = FoundParts;
 
 Found from_lists(const std::vector<fs::path>& lists) {
   Found found;
@@ -102,12 +106,12 @@ Found look(const std::string& where) {
   std::error_code ignored;
   if (where.find('{') != std::string::npos && !fs::exists(where, ignored))
     return from_shards(expand_braces(where));
-  TORCH_CHECK(fs::exists(where, ignored), "[Dataset] there is no '", where,
+  TORCH_CHECK(fs::exists(where, ignored), "there is no '", where,
               "'; expected a folder of class folders, lists or shards, a list or a tar");
   try {
     if (fs::is_directory(where, ignored)) return from_folder(where);
   } catch (const fs::filesystem_error& error) {
-    TORCH_CHECK(false, "[Dataset] cannot read the folder '", where, "': ", error.code().message());
+    TORCH_CHECK(false, "cannot read the folder '", where, "': ", error.code().message());
   }
   if (is_picture(where)) return from_picture(where);
   const auto ending = fs::path(where).extension();
@@ -122,7 +126,7 @@ std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
       const std::string& name = part.classes[i];
       if (i == classes.size()) classes.push_back(name);
       if (classes[i] == name || name == std::to_string(i)) continue;
-      TORCH_CHECK(classes[i] == std::to_string(i), "[Dataset] class ", i, " is '", printable(classes[i]),
+      TORCH_CHECK(classes[i] == std::to_string(i), "class ", i, " is '", printable(classes[i]),
                   "' in one list and '", printable(name), "' in '", printable(part.title()),
                   "'; lists of one data set must agree");
       classes[i] = name;
@@ -157,14 +161,14 @@ void check_names(const Samples& part, const std::vector<std::string>& classes) {
   for (size_t i = 0; i < classes.size(); ++i) listed.emplace(classes[i], i);
   for (size_t i = 0; i < std::min(part.classes.size(), classes.size()); ++i) {
     const auto found = listed.find(part.classes[i]);
-    TORCH_CHECK(found == listed.end() || found->second == i, "[Dataset] label ", i, " of '",
-                printable(part.title()), "' is '", printable(part.classes[i]), "' by its folder and '",
-                printable(classes[i]), "' by the list of classes");
+    TORCH_CHECK(found == listed.end() || found->second == i, "label ", i, " of '", printable(part.title()),
+                "' is '", printable(part.classes[i]), "' by its folder and '", printable(classes[i]),
+                "' by the list of classes");
   }
 }
 
 void use_positions(Samples& part, const std::vector<std::string>& classes) {
-  TORCH_CHECK(part.classes.size() <= classes.size(), "[Dataset] '", printable(part.title()), "' has ",
+  TORCH_CHECK(part.classes.size() <= classes.size(), "'", printable(part.title()), "' has ",
               part.classes.size(), " classes, more than the ", classes.size(),
               " of the list it is matched with");
   part.classes = classes;
@@ -181,24 +185,28 @@ void name_part(Samples& part, const std::string& where) {
 
 }  // namespace
 
-Dataset::Dataset(const std::string& where, const DatasetOptions& options) : where_(where) {
-  Found found = look(where);
-  TORCH_CHECK(!found.parts.empty(), "[Dataset] no picture (.jpg, .jpeg, .png) is below '", where, "'",
-              found.notes.empty() ? "" : fmt::format(" ({})", fmt::join(found.notes, "; ")),
+Dataset::Dataset(const std::string& where, const DatasetOptions& options)
+    : Dataset(where, std::make_shared<const Found>(look(where)), options.classes()) {}
+
+Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
+                 const std::vector<std::string>& classes) try
+    : found_(std::move(found)), where_(std::move(where)), notes_(found_->notes) {
+  std::vector<Samples> parts = found_->parts;
+  TORCH_CHECK(!parts.empty(), "no picture (", format_suffixes(), ") is below '", where_, "'",
+              notes_.empty() ? "" : fmt::format(" ({})", fmt::join(notes_, "; ")),
               "; expected class folders, lists of 'path label', or tars");
-  notes_ = std::move(found.notes);
-  const bool given = !options.classes().empty();
-  classes_ = given                    ? options.classes()
-             : !found.classes.empty() ? found.classes
-             : found.lists            ? join_positions(found.parts)
-                                      : join_names(found.parts);
-  check_different(classes_, "Dataset", given ? "the list of classes" : fmt::format("'{}'", where));
+  const bool given = !classes.empty();
+  classes_ = given                      ? classes
+             : !found_->classes.empty() ? found_->classes
+             : found_->lists            ? join_positions(parts)
+                                        : join_names(parts);
+  check_different(classes_, given ? "the list of classes" : fmt::format("'{}'", where_));
   std::set<std::string> titles;
-  for (auto& part : found.parts) {
-    name_part(part, where);
-    TORCH_CHECK(titles.insert(part.title()).second, "[Dataset] '", where, "' has two parts that are both '",
+  for (auto& part : parts) {
+    name_part(part, where_);
+    TORCH_CHECK(titles.insert(part.title()).second, "'", where_, "' has two parts that are both '",
                 printable(part.title()), "'");
-    if (!given && found.lists) {
+    if (!given && found_->lists) {
       check_names(part, classes_);
       use_positions(part, classes_);
     } else if (given && part.numbered && !any_known(part, classes_)) {
@@ -209,10 +217,16 @@ Dataset::Dataset(const std::string& where, const DatasetOptions& options) : wher
       }
       use_positions(part, classes_);
     } else {
-      match_classes(part, classes_, "Dataset");
+      match_classes(part, classes_);
     }
   }
-  for (auto& part : found.parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
+  for (auto& part : parts) parts_.push_back(std::make_shared<const Samples>(std::move(part)));
+} catch (...) {
+  rethrow_from("Dataset");
+}
+
+Dataset Dataset::with_classes(const std::vector<std::string>& classes) const {
+  return classes == classes_ ? *this : Dataset(where_, found_, classes);
 }
 
 Dataset::Part Dataset::find(const std::string& domain, const std::string& split) const {

@@ -20,6 +20,8 @@ struct DatasetOptions {
 /// Which split of a domain a name without one stands for.
 enum class Role { kTrain, kTest };
 
+struct FoundParts;
+
 class Dataset {
  public:
   using Part = std::shared_ptr<const Samples>;
@@ -32,6 +34,9 @@ class Dataset {
   /// Class lists of all parts are joined: names by name, sorted; numbers of list files are positions, and
   /// lists that give one number two names are an error, as is all else that cannot be read.
   explicit Dataset(const std::string& where, const DatasetOptions& options = {});
+
+  /// The same with the classes in this order, as if it were opened with them; nothing is read again.
+  Dataset with_classes(const std::vector<std::string>& classes) const;
 
   const std::string& where() const { return where_; }
   const std::vector<std::string>& classes() const { return classes_; }
@@ -48,6 +53,10 @@ class Dataset {
   std::vector<std::string> titles() const;
 
  private:
+  Dataset(std::string where, std::shared_ptr<const FoundParts> found,
+          const std::vector<std::string>& classes);
+
+  std::shared_ptr<const FoundParts> found_;  // as they are on the disk, with classes of their own
   std::string where_;
   std::vector<std::string> classes_;
   std::vector<Part> parts_;

@@ -36,7 +36,7 @@ uint8_t blend(int from, int to, float factor) {
   return static_cast<uint8_t>(static_cast<int>(value > 0 ? std::min(value, 255.0F) : 0.0F));
 }
 
-/// ITU-R 601, in 16 bits after the point.
+// ITU-R 601, in 16 bits after the point.
 
 template <class Value>
 Table table_of(Value&& value) {
@@ -90,14 +90,14 @@ Table flattened(const std::array<int64_t, 256>& counts) {
   });
 }
 
-/// Some pixels, channel by channel: so that the compiler makes vectors of them.
+// Some pixels, channel by channel: so that the compiler makes vectors of them.
 struct Block {
   static constexpr size_t kSize = 256;
   std::array<std::array<int, kSize>, 3> channels;
 };
 
-/// To hue, saturation and value of 8 bits each, and back. On the way back Pillow has fractions, none of which
-/// is near enough to a half for its roundings to matter.
+// To hue, saturation and value of 8 bits each, and back. On the way back Pillow has fractions, none of which
+// is near enough to a half for its roundings to matter.
 TPGM_FOR_EACH_CPU void turn_hue(Block& block, int shift) {
   auto& [reds, greens, blues] = block.channels;
   for (size_t i = 0; i < Block::kSize; ++i) {
@@ -132,7 +132,7 @@ TPGM_FOR_EACH_CPU void turn_hue(Block& block, int shift) {
   }
 }
 
-/// Each pixel from where `matrix`, of two rows, says that its centre comes from.
+// Each pixel from where `matrix`, of two rows, says that its centre comes from.
 void warp(Image& image, const std::array<double, 6>& matrix) {
   // 16 bits after the point, as in Pillow.
   const auto fixed = [](double x) { return static_cast<int64_t>(std::floor(x * 65536 + 0.5)); };

@@ -67,12 +67,6 @@ void each_byte(const Image& image, int64_t channels, const To& to) {
 
 }  // namespace
 
-OnBadImage parse_on_bad_image(const std::string& text) {
-  if (text == "error") return OnBadImage::kError;
-  if (text == "skip") return OnBadImage::kSkip;
-  throw std::invalid_argument("expected error or skip, got '" + text + "'");
-}
-
 class Loader::Impl {
  public:
   Impl(SampleSubset subset, View view, const LoaderOptions& options)

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -23,8 +24,11 @@ enum class OnBadImage {
   kSkip,   // the batch has one picture less; see Loader::skipped()
 };
 
-/// "error" or "skip"; throws std::invalid_argument.
-OnBadImage parse_on_bad_image(const std::string& text);
+template <>
+struct Words<OnBadImage> {
+  static constexpr std::pair<OnBadImage, const char*> all[] = {{OnBadImage::kError, "error"},
+                                                               {OnBadImage::kSkip, "skip"}};
+};
 
 /// Training pictures change from epoch to epoch; all others are the same each time.
 using View = std::variant<EvalViewOptions, TrainViewOptions>;

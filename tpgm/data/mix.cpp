@@ -15,7 +15,7 @@ void check_smoothing(double smoothing) {
               "; choose from 0 to less than 1");
 }
 
-/// A square in units of the picture about a random point, as far as it is inside.
+// A square in units of the picture about a random point, as far as it is inside.
 void draw_box(Mix& mix, int64_t height, int64_t width, Random& random) {
   const double side = std::sqrt(1 - mix.lambda);
   const auto draw = [&](int64_t size, int64_t& begin, int64_t& end) {

@@ -7,15 +7,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
-#include <stdexcept>
-
 namespace tpgm {
-
-Interpolation parse_interpolation(const std::string& text) {
-  if (text == "bilinear") return Interpolation::kBilinear;
-  if (text == "bicubic") return Interpolation::kBicubic;
-  throw std::invalid_argument("expected bilinear or bicubic, got '" + text + "'");
-}
 
 Image resize(const Image& image, int64_t width, int64_t height, Interpolation interpolation) {
   TORCH_CHECK(width > 0 && height > 0, "[resize] expected a size of at least 1 x 1, got ", width, " x ",

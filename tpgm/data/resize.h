@@ -1,16 +1,20 @@
 // Resizing as Pillow and torchvision do it.
 #pragma once
 
-#include <string>
+#include <utility>
 
+#include "tpgm/base/text.h"
 #include "tpgm/data/image.h"
 
 namespace tpgm {
 
 enum class Interpolation { kBilinear, kBicubic };
 
-/// "bilinear" or "bicubic"; throws std::invalid_argument.
-Interpolation parse_interpolation(const std::string& text);
+template <>
+struct Words<Interpolation> {
+  static constexpr std::pair<Interpolation, const char*> all[] = {{Interpolation::kBicubic, "bicubic"},
+                                                                  {Interpolation::kBilinear, "bilinear"}};
+};
 
 /// With antialiasing: within one grey level of Pillow's Image.resize, as long as that works on rows first.
 /// Version 13 takes the columns first where that is less work, and then rounds otherwise: a fifth of the

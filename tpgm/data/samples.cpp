@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/format.h"
 
 namespace tpgm {
 namespace {
@@ -68,18 +69,19 @@ std::string read_file(const std::filesystem::path& path, const Samples::Extent* 
 
 std::string_view Samples::name(int64_t i) const {
   const auto at = static_cast<size_t>(i);
-  const uint64_t begin = at == 0 ? 0 : ends_[at - 1];
-  return std::string_view(names_).substr(begin, ends_[at] - begin);
+  const auto& ends = entries_->ends;
+  const uint64_t begin = at == 0 ? 0 : ends[at - 1];
+  return std::string_view(entries_->names).substr(begin, ends[at] - begin);
 }
 
 std::string Samples::place(int64_t i) const {
   if (in_files()) return (root_ / name(i)).string();
-  return fmt::format("{}: {}", (*shards_)[extents_[static_cast<size_t>(i)].shard].string(), name(i));
+  return fmt::format("{}: {}", (*shards_)[entries_->extents[static_cast<size_t>(i)].shard].string(), name(i));
 }
 
 std::string Samples::read(int64_t i) const {
   if (in_files()) return read_file(root_ / name(i), nullptr);
-  const Extent& extent = extents_[static_cast<size_t>(i)];
+  const Extent& extent = entries_->extents[static_cast<size_t>(i)];
   return read_file((*shards_)[extent.shard], &extent);
 }
 
@@ -87,15 +89,21 @@ std::string Samples::title() const {
   return domain.empty() || split.empty() ? domain + split : domain + "/" + split;
 }
 
+Samples::Entries& Samples::own_entries() {
+  if (entries_.use_count() > 1) entries_ = std::make_shared<Entries>(*entries_);
+  return *entries_;
+}
+
 void Samples::add(std::string_view name, int64_t label) {
-  names_ += name;
-  ends_.push_back(names_.size());
+  Entries& entries = own_entries();
+  entries.names += name;
+  entries.ends.push_back(entries.names.size());
   labels_.push_back(static_cast<int32_t>(label));
 }
 
 void Samples::add(std::string_view name, int64_t label, const Extent& extent) {
   add(name, label);
-  extents_.push_back(extent);
+  own_entries().extents.push_back(extent);
 }
 
 void Samples::relabel(const std::vector<int32_t>& labels, std::vector<std::string> names) {
@@ -128,14 +136,7 @@ void set_part_of_file(Samples& samples, const std::string& stem) {
   }
 }
 
-bool is_picture(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string ending(name.substr(dot + 1));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return ending == "jpg" || ending == "jpeg" || ending == "png";
-}
+bool is_picture(std::string_view name) { return has_image_suffix(name); }
 
 bool all_numbers(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [](const auto& name) {

@@ -11,7 +11,8 @@
 namespace tpgm {
 
 /// One part of a data set: a domain ("sketch"), a split of one ("real" "train"), or all there is. Names and
-/// labels of a million pictures take about 100 MB; pixels are read when asked for. Reading is thread-safe.
+/// labels of a million pictures take about 100 MB, which copies share but for the labels; pixels are read
+/// when asked for. Reading is thread-safe.
 class Samples {
  public:
   /// Where the bytes of a picture lie in a shard.
@@ -37,7 +38,7 @@ class Samples {
   /// The encoded picture. Throws Malformed when it cannot be read.
   std::string read(int64_t i) const;
   /// Whether it is a file of its own, whose path place() is.
-  bool in_files() const { return extents_.empty(); }
+  bool in_files() const { return entries_->extents.empty(); }
   /// "real/train", "sketch", "train".
   std::string title() const;
 
@@ -54,10 +55,15 @@ class Samples {
  private:
   std::filesystem::path root_;
   std::shared_ptr<const std::vector<std::filesystem::path>> shards_;
-  std::string names_;  // all of them, one after another
-  std::vector<uint64_t> ends_;
+  // What is the same whatever the classes are.
+  struct Entries {
+    std::string names;  // all of them, one after another
+    std::vector<uint64_t> ends;
+    std::vector<Extent> extents;
+  };
+  Entries& own_entries();
+  std::shared_ptr<Entries> entries_ = std::make_shared<Entries>();
   std::vector<int32_t> labels_;
-  std::vector<Extent> extents_;
 };
 
 /// Sets domain and split: of folders "real/train" or "train/real" the split "train" of the domain "real", of
@@ -68,7 +74,7 @@ void set_part(Samples& samples, const std::string& folders);
 /// The same of a file's name, "real_train" or "real-train".
 void set_part_of_file(Samples& samples, const std::string& stem);
 
-/// A name to open a picture by: .jpg, .jpeg or .png, in any case.
+/// A name to open an image by: the suffix of a format (formats/format.h), in any case.
 bool is_picture(std::string_view name);
 
 inline constexpr int64_t kMostClasses = 100'000;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <unordered_map>
 
@@ -85,6 +86,17 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
     subset->samples = samples;
     std::sort(subset->indices.begin(), subset->indices.end());
   }
+  return result;
+}
+
+SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed) {
+  if (fraction == 1) return subset;
+  const auto kept =
+      split(subset.samples, SplitOptions().fraction(fraction).radius(0).selection(0).seed(seed)).train;
+  SampleSubset result{subset.samples, {}};
+  std::set_intersection(subset.indices.begin(), subset.indices.end(), kept.indices.begin(),
+                        kept.indices.end(), std::back_inserter(result.indices));
+  if (result.indices.empty()) result.indices.push_back(subset.indices.front());
   return result;
 }
 

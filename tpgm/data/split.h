@@ -21,6 +21,9 @@ struct SampleSubset {
 /// All of a part.
 SampleSubset all_of(Dataset::Part samples);
 
+/// Of each class of `subset` as much as `fraction` says, chosen by the seed; at least one image.
+SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed);
+
 struct SplitOptions {
   /// Of each class, how much is used at all: 0.1 for the paper's small setting. At least one picture.
   TORCH_ARG(double, fraction) = 1;

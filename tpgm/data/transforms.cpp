@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 namespace tpgm {
 namespace {
@@ -50,12 +49,6 @@ Box middle(int64_t width, int64_t height, int64_t blocks) {
 }
 
 }  // namespace
-
-Decode parse_decode(const std::string& text) {
-  if (text == "exact") return Decode::kExact;
-  if (text == "fast") return Decode::kFast;
-  throw std::invalid_argument("expected exact or fast, got '" + text + "'");
-}
 
 Image eval_view(Picture& picture, const EvalViewOptions& options) {
   const int64_t size = options.image_size();

@@ -4,7 +4,9 @@
 #include <torch/arg.h>
 
 #include <array>
+#include <utility>
 
+#include "tpgm/base/text.h"
 #include "tpgm/data/augment.h"
 #include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/random.h"
@@ -17,8 +19,11 @@ enum class Decode {
   kFast,   // Picture::decode_fast
 };
 
-/// "exact" or "fast"; throws std::invalid_argument.
-Decode parse_decode(const std::string& text);
+template <>
+struct Words<Decode> {
+  static constexpr std::pair<Decode, const char*> all[] = {{Decode::kExact, "exact"},
+                                                           {Decode::kFast, "fast"}};
+};
 
 /// torchvision's Resize(floor(image_size / crop_pct)) of the shorter side and CenterCrop(image_size).
 struct EvalViewOptions {

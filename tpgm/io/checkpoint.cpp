@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/io/shard_index.h"
@@ -47,7 +48,7 @@ std::string shown(const fs::path& path) { return printable(path.string(), kMaxPa
 constexpr std::array<std::string_view, 6> kNoCheckpoints{
     "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth"};
 
-fs::path find_in(const fs::path& folder, const char* call) {
+fs::path find_in(const fs::path& folder) {
   std::error_code error;  // of a single file: it is passed over, as links to nothing are
   for (const auto name : kKnownFiles) {
     if (fs::is_regular_file(folder / name, error)) return folder / name;
@@ -62,7 +63,7 @@ fs::path find_in(const fs::path& folder, const char* call) {
       files.insert(item->path());
     }
   }
-  TORCH_CHECK(!failed, "[", call, "] cannot read the folder '", shown(folder), "': ", failed.message());
+  TORCH_CHECK(!failed, "cannot read the folder '", shown(folder), "': ", failed.message());
   std::vector<std::string> candidates;
   for (const auto suffix : kSuffixes) {
     std::vector<fs::path> matching;
@@ -72,13 +73,13 @@ fs::path find_in(const fs::path& folder, const char* call) {
     for (const auto& file : matching)
       candidates.push_back(fmt::format("'{}'", printable(file.filename().string(), 60)));
   }
-  TORCH_CHECK(!candidates.empty(), "[", call, "] the folder '", shown(folder),
+  TORCH_CHECK(!candidates.empty(), "the folder '", shown(folder),
               "' has no checkpoint in it (*.safetensors, *.pt, *.pth, *.bin); name the file");
   if (candidates.size() > 10) {
     candidates[9] = fmt::format("and {} more", candidates.size() - 9);
     candidates.resize(10);
   }
-  TORCH_CHECK(false, "[", call, "] the folder '", shown(folder), "' has several checkpoints, ",
+  TORCH_CHECK(false, "the folder '", shown(folder), "' has several checkpoints, ",
               fmt::format("{}", fmt::join(candidates, ", ")), "; name the one you mean");
 }
 
@@ -137,16 +138,15 @@ struct Checkpoint::Reading {
   NameGuard names;
 };
 
-Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char* call)
-    : path_(path), key_(key), call_(call) {
+Checkpoint::Checkpoint(const fs::path& path, const std::string& key) try : path_(path), key_(key) {
   std::error_code error;
   TORCH_CHECK(
-      !looks_like_hub_name(path), "[", call, "] cannot open '", printable(path.string(), kMaxPath),
+      !looks_like_hub_name(path), "cannot open '", printable(path.string(), kMaxPath),
       "': No such file or directory; if it is a name on the Hugging Face hub, fetch it first ('hf download ",
       printable(path.string(), kMaxPath), " --local-dir FOLDER')");
   fs::path file = path;
   if (fs::is_directory(path, error)) {
-    file = find_in(path, call);
+    file = find_in(path);
     notes_.push_back(fmt::format("took '{}' of the folder", printable(file.filename().string())));
   }
   Reading reading;
@@ -156,10 +156,12 @@ Checkpoint::Checkpoint(const fs::path& path, const std::string& key, const char*
     open(file, key, reading);
   }
   cut_prefixes();
+} catch (...) {
+  rethrow_from("Checkpoint");
 }
 
 void Checkpoint::open(const fs::path& file, const std::string& key, Reading& reading) {
-  const auto mapping = std::make_shared<const MappedFile>(file, call_);
+  const auto mapping = std::make_shared<const MappedFile>(file);
   files_.push_back(file);
   mappings_.push_back(mapping);
   const auto bytes = mapping->bytes();
@@ -182,12 +184,12 @@ void Checkpoint::open(const fs::path& file, const std::string& key, Reading& rea
       throw unknown(bytes);
     }
   } catch (const Malformed& malformed) {
-    refuse(call_, file, malformed);
+    refuse(file, malformed);
   }
 }
 
 void Checkpoint::open_shards(const fs::path& index, const std::string& key, Reading& reading) {
-  const auto mapping = std::make_shared<const MappedFile>(index, call_);
+  const auto mapping = std::make_shared<const MappedFile>(index);
   const MappedFile& text = *mapping;
   files_.push_back(index);
   mappings_.push_back(mapping);
@@ -216,7 +218,7 @@ void Checkpoint::open_shards(const fs::path& index, const std::string& key, Read
     }
     format_ += fmt::format(", {} shards", shards.size());
   } catch (const Malformed& malformed) {
-    refuse(call_, index, malformed);
+    refuse(index, malformed);
   }
 }
 
@@ -264,26 +266,28 @@ void Checkpoint::restore_prefix(size_t length) {
   if (!prefix_.empty()) notes_.push_back(prefix_note(prefix_));
 }
 
-void Checkpoint::rename_all(const std::vector<std::string>& names) {
+void Checkpoint::rename_all(const std::vector<std::string>& names) try {
   std::unordered_map<std::string, Place> renamed;
   NameGuard guard;
   for (size_t i = 0; i < names.size(); ++i) {
     try {
       guard.add(names[i]);
     } catch (const Malformed& malformed) {
-      refuse(call_, path_, malformed);
+      refuse(path_, malformed);
     }
     const bool fresh = renamed.emplace(names[i], std::move(places_.at(names_[i]))).second;
-    TORCH_CHECK(fresh, "[", call_, "] '", shown(path_), "': '", printable(names_[i]),
+    TORCH_CHECK(fresh, "'", shown(path_), "': '", printable(names_[i]),
                 "' is there with and without a prefix of torch.compile's; rename one");
   }
   places_ = std::move(renamed);
   names_ = names;
+} catch (...) {
+  rethrow_from("Checkpoint");
 }
 
 const Checkpoint::Place& Checkpoint::place(const std::string& name) const {
   const auto found = places_.find(name);
-  TORCH_CHECK(found != places_.end(), "[", call_, "] '", path_.string(), "' has no tensor '", name,
+  TORCH_CHECK(found != places_.end(), "[Checkpoint] '", path_.string(), "' has no tensor '", name,
               "'; see names() for the ", names_.size(), " it has");
   return found->second;
 }

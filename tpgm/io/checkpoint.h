@@ -34,9 +34,7 @@ namespace tpgm {
 class Checkpoint {
  public:
   /// `key`: the entry of a nested checkpoint to take ("state_dict_ema"); by default the usual ones.
-  /// `call` is whom an error message blames.
-  explicit Checkpoint(const std::filesystem::path& path, const std::string& key = "",
-                      const char* call = "Checkpoint");
+  explicit Checkpoint(const std::filesystem::path& path, const std::string& key = "");
 
   const std::filesystem::path& path() const noexcept { return path_; }
   /// "safetensors", "PyTorch archive, 3 shards", ...
@@ -83,7 +81,6 @@ class Checkpoint {
 
   std::filesystem::path path_;
   std::string key_;
-  std::string call_;
   std::string format_;
   std::string prefix_;
   std::vector<std::string> notes_;

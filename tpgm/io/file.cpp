@@ -27,11 +27,11 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path, const std::string& call) {
+MappedFile::MappedFile(const std::filesystem::path& path) {
   const std::string shown = printable(path.string(), kMaxPath);
   // A pipe that nobody writes to would keep us waiting.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  TORCH_CHECK(descriptor >= 0, "[", call, "] cannot open '", shown, "': ", error_text(errno));
+  TORCH_CHECK(descriptor >= 0, "[MappedFile] cannot open '", shown, "': ", error_text(errno));
   struct stat status {};
   const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   int error = 0;
@@ -43,21 +43,19 @@ MappedFile::MappedFile(const std::filesystem::path& path, const std::string& cal
     data_ = map == MAP_FAILED ? nullptr : static_cast<char*>(map);
   }
   ::close(descriptor);
-  TORCH_CHECK(regular, "[", call, "] '", shown, "' is not a regular file; name one that is");
-  TORCH_CHECK(error == 0, "[", call, "] cannot map '", shown, "': ", error_text(error));
+  TORCH_CHECK(regular, "[MappedFile] '", shown, "' is not a regular file; name one that is");
+  TORCH_CHECK(error == 0, "[MappedFile] cannot map '", shown, "': ", error_text(error));
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
-    : path_(std::move(path)), folder_(path_.parent_path()), call_(std::move(call)) {
-  TORCH_CHECK(path_.has_filename(), "[", call_, "] '", path_.string(),
-              "' names no file to write; append one");
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), folder_(path_.parent_path()) {
+  TORCH_CHECK(path_.has_filename(), "[AtomicFile] '", path_.string(), "' names no file to write; append one");
   if (folder_.empty()) folder_ = ".";
   std::error_code ignored;
-  TORCH_CHECK(!std::filesystem::is_directory(path_, ignored), "[", call_, "] cannot write '", path_.string(),
+  TORCH_CHECK(!std::filesystem::is_directory(path_, ignored), "[AtomicFile] cannot write '", path_.string(),
               "': it is a folder; name a file");
   // A file without a name can be given one only through /proc.
   if (::access(kDescriptors.c_str(), X_OK) == 0) {
@@ -69,7 +67,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::string call)
       return descriptor_ >= 0;
     });
   }
-  TORCH_CHECK(descriptor_ >= 0, "[", call_, "] cannot write '", path_.string(), "': ", error_text(errno),
+  TORCH_CHECK(descriptor_ >= 0, "[AtomicFile] cannot write '", path_.string(), "': ", error_text(errno),
               "; is '", folder_.string(), "' a folder you may write to?");
 }
 
@@ -153,7 +151,13 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* what) const {
   const std::string reason = error_text(errno);
-  TORCH_CHECK(false, "[", call_, "] cannot ", what, " '", path_.string(), "': ", reason);
+  TORCH_CHECK(false, "[AtomicFile] cannot ", what, " '", path_.string(), "': ", reason);
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -162,12 +166,6 @@ std::optional<std::string> read_text(const fs::path& path) {
   std::ostringstream text;
   text << stream.rdbuf();
   return text.str();
-}
-
-void write_text(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, "write_text");
-  file.write(text.data(), text.size());
-  file.commit();
 }
 
 void with_folder(const fs::path& folder, const std::function<void()>& write) {

@@ -15,12 +15,10 @@ namespace tpgm {
 ///
 /// While it is mapped the file may be deleted or replaced by a rename (what AtomicFile does), but must not be
 /// shortened in place: touching a page that is gone kills the process with SIGBUS.
-///
-/// In both classes `call` is the function an error message blames: "[call] cannot ...".
 class MappedFile {
  public:
   /// Throws when `path` cannot be opened or is not a regular file. An empty file has data() == nullptr.
-  MappedFile(const std::filesystem::path& path, const std::string& call);
+  explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -46,7 +44,7 @@ class MappedFile {
 class AtomicFile {
  public:
   /// Throws when the folder does not exist or cannot be written to, or when `path` is a folder.
-  AtomicFile(std::filesystem::path path, std::string call);
+  explicit AtomicFile(std::filesystem::path path);
   /// Removes the temporary file unless commit() succeeded.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -72,15 +70,14 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path folder_;
   std::filesystem::path temporary_;  // empty while the bytes have no name
-  std::string call_;
   bool prepared_ = false;
   int descriptor_ = -1;
 };
 
 /// All of a file; nothing of one that cannot be read.
 std::optional<std::string> read_text(const std::filesystem::path& path);
-/// Writes a file that appears complete or not at all.
-void write_text(const std::filesystem::path& path, const std::string& text);
+/// Writes `text` to `path`, complete or not at all.
+void write_file(const std::filesystem::path& path, std::string_view text);
 
 /// Makes a folder for what `write` then writes, and those above it; takes it away again if that throws and it
 /// is new and empty.

@@ -21,18 +21,18 @@ void remove_folder(const fs::path& folder) {
 
 }  // namespace
 
-AtomicFolder::AtomicFolder(fs::path path, std::string call) : path_(std::move(path)), call_(std::move(call)) {
+AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
   if (!path_.has_filename()) path_ = path_.parent_path();  // "folder/"
   std::error_code error;
   const bool taken =
       fs::exists(path_, error) && !(fs::is_directory(path_, error) && fs::is_empty(path_, error));
-  TORCH_CHECK(!taken, "[", call_, "] '", path_.string(),
+  TORCH_CHECK(!taken, "[AtomicFolder] '", path_.string(),
               "' is there and is not an empty folder; remove it or name another");
   partial_ = fs::path(path_).concat(".partial");
   if (partial_.has_parent_path()) fs::create_directories(partial_.parent_path(), error);
   const bool made = fs::create_directory(partial_, error);  // of two processes for one
-  TORCH_CHECK(!error, "[", call_, "] cannot make the folder '", partial_.string(), "': ", error.message());
-  TORCH_CHECK(made, "[", call_, "] '", partial_.string(),
+  TORCH_CHECK(!error, "[AtomicFolder] cannot make the folder '", partial_.string(), "': ", error.message());
+  TORCH_CHECK(made, "[AtomicFolder] '", partial_.string(),
               "' is what another run left behind or is writing now; remove it or name another folder");
 }
 
@@ -43,7 +43,7 @@ AtomicFolder::~AtomicFolder() {
 void AtomicFolder::commit() {
   std::error_code error;
   fs::rename(partial_, path_, error);
-  TORCH_CHECK(!error, "[", call_, "] cannot rename '", partial_.string(), "' to '", path_.string(),
+  TORCH_CHECK(!error, "[AtomicFolder] cannot rename '", partial_.string(), "' to '", path_.string(),
               "': ", error.message());
   committed_ = true;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 namespace tpgm {
 
@@ -10,9 +9,9 @@ namespace tpgm {
 /// that one behind, and nothing that looks whole.
 class AtomicFolder {
  public:
-  /// `call` is the function an error message blames. Throws when `path` exists and is not an empty folder,
-  /// when another run's "PATH.partial" is there, or when it cannot be made.
-  AtomicFolder(std::filesystem::path path, std::string call);
+  /// Throws when `path` exists and is not an empty folder, when another run's "PATH.partial" is there, or
+  /// when it cannot be made.
+  explicit AtomicFolder(std::filesystem::path path);
   /// Removes what was written unless commit() succeeded.
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -25,7 +24,6 @@ class AtomicFolder {
 
  private:
   std::filesystem::path path_, partial_;
-  std::string call_;
   bool committed_ = false;
 };
 

@@ -29,11 +29,10 @@ std::vector<std::string> Mismatches::globs(const std::string& before, const std:
   return result;
 }
 
-std::string Mismatches::text(const std::string& call, const std::string& where,
-                             const std::string& way_out) const {
-  if (lines_.size() == 1) return fmt::format("[{}] {}; {}{}", call, lines_[0], way_out, where);
+std::string Mismatches::text(const std::string& where, const std::string& way_out) const {
+  if (lines_.size() == 1) return fmt::format("{}; {}{}", lines_[0], way_out, where);
   const auto shown = lines_.begin() + static_cast<ptrdiff_t>(std::min(lines_.size(), kShown));
-  std::string text = fmt::format("[{}] {} tensors do not fit{}:\n  {}\n", call, lines_.size(), where,
+  std::string text = fmt::format("{} tensors do not fit{}:\n  {}\n", lines_.size(), where,
                                  fmt::join(lines_.begin(), shown, "\n  "));
   if (shown != lines_.end()) text += fmt::format("  and {} more\n", lines_.end() - shown);
   return text + way_out;

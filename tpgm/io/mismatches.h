@@ -20,7 +20,7 @@ class Mismatches {
   /// bias.
   std::vector<std::string> globs(const std::string& before, const std::string& after) const;
   /// One makes a line, several make a list; `where` is put behind what is wrong, `way_out` in the end.
-  std::string text(const std::string& call, const std::string& where, const std::string& way_out) const;
+  std::string text(const std::string& where, const std::string& way_out) const;
 
  private:
   std::vector<std::string> lines_;

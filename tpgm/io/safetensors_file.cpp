@@ -4,19 +4,22 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/mapped_tensor.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm {
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : path_(path), file_(std::make_shared<MappedFile>(path, "SafetensorsFile")) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) try
+    : path_(path), file_(std::make_shared<MappedFile>(path)) {
   try {
     header_ = parse_safetensors(file_->bytes());
   } catch (const Malformed& malformed) {
-    refuse("SafetensorsFile", path_, malformed);
+    refuse(path_, malformed);
   }
+} catch (...) {
+  rethrow_from("SafetensorsFile");
 }
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
@@ -32,7 +35,8 @@ StateDict SafetensorsFile::tensors() const {
   return result;
 }
 
-void save_safetensors(const StateDict& tensors, const std::filesystem::path& path, const Metadata& metadata) {
+void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
+                      const Metadata& metadata) try {
   std::vector<TensorSpec> specs;
   for (const auto& item : tensors) {
     const at::Tensor& tensor = item.value();
@@ -43,17 +47,18 @@ void save_safetensors(const StateDict& tensors, const std::filesystem::path& pat
                              ? "is sparse or of another layout; to_dense() it first"
                          : tensor.is_meta() ? "is on the meta device and has no values"
                                             : nullptr;
-    TORCH_CHECK(reason == nullptr, "[save_safetensors] cannot write '", path.string(), "': tensor '",
-                item.key(), "' ", reason);
+    TORCH_CHECK(reason == nullptr, "cannot write '", path.string(), "': tensor '", item.key(), "' ", reason);
     specs.push_back({item.key(), tensor.scalar_type(), tensor.sizes().vec()});
   }
-  SafetensorsWriter writer(path, specs, metadata, 0, "save_safetensors");
+  SafetensorsWriter writer(path, specs, metadata);
   for (size_t i = 0; i < specs.size(); ++i) {
     // A lazy conjugate or negation is only a flag on the tensor; its bytes do not show it.
     const at::Tensor plain = tensors[i].value().detach().cpu().resolve_conj().resolve_neg().contiguous();
     writer.write(i, 0, plain.const_data_ptr(), plain.nbytes());
   }
   writer.commit();
+} catch (...) {
+  rethrow_from("save_safetensors");
 }
 
 }  // namespace tpgm

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/safetensors_format.h"
 #include "tpgm/io/tensor_entry.h"
@@ -33,7 +34,6 @@ struct SafetensorsWriter::Impl {
   };
 
   std::filesystem::path path;
-  std::string call;
   std::vector<TensorSpec> tensors;
   Metadata metadata;
   std::vector<Place> places;
@@ -47,7 +47,7 @@ struct SafetensorsWriter::Impl {
     try {
       return nlohmann::json(text).dump();
     } catch (const nlohmann::json::exception&) {
-      TORCH_CHECK(false, "[", call, "] '", text, "' is not UTF-8; names and metadata must be");
+      TORCH_CHECK(false, "[SafetensorsWriter] '", text, "' is not UTF-8; names and metadata must be");
     }
   }
 
@@ -55,13 +55,13 @@ struct SafetensorsWriter::Impl {
     std::set<std::string_view> names;
     for (size_t i = 0; i < tensors.size(); ++i) {
       const auto& tensor = tensors[i];
-      TORCH_CHECK(tensor.name != kSafetensorsMetadata, "[", call, "] cannot write '", path.string(),
-                  "': tensor '", tensor.name, "' has the name the format reserves for metadata");
-      TORCH_CHECK(!dtype_name(tensor.dtype).empty(), "[", call, "] cannot write '", path.string(),
-                  "': tensor '", tensor.name, "' is of dtype ", c10::toString(tensor.dtype),
+      TORCH_CHECK(tensor.name != kSafetensorsMetadata, "cannot write '", path.string(), "': tensor '",
+                  tensor.name, "' has the name the format reserves for metadata");
+      TORCH_CHECK(!dtype_name(tensor.dtype).empty(), "cannot write '", path.string(), "': tensor '",
+                  tensor.name, "' is of dtype ", c10::toString(tensor.dtype),
                   ", which the format does not have; convert it first or leave it out");
-      TORCH_CHECK(names.insert(tensor.name).second, "[", call, "] cannot write '", path.string(),
-                  "': tensor '", tensor.name, "' is there twice");
+      TORCH_CHECK(names.insert(tensor.name).second, "cannot write '", path.string(), "': tensor '",
+                  tensor.name, "' is there twice");
       places[i].size = TensorEntry{tensor.dtype, tensor.shape, {}, 0, 0}.nbytes();
     }
   }
@@ -131,38 +131,39 @@ struct SafetensorsWriter::Impl {
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      const std::vector<TensorSpec>& tensors, const Metadata& metadata,
-                                     int64_t shard_size, const std::string& call)
+                                     int64_t shard_size) try
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.path = path;
-  impl.call = call;
   impl.tensors = tensors;
   impl.metadata = metadata;
   impl.places = std::vector<Impl::Place>(tensors.size());
   impl.check_and_measure();
   impl.assign_shards(shard_size);
-  TORCH_CHECK(impl.index.empty() || !std::filesystem::exists(path), "[", call, "] '", path.string(),
+  TORCH_CHECK(impl.index.empty() || !std::filesystem::exists(path), "'", path.string(),
               "' exists, and readers would take it instead of the shards; remove it or choose another name");
   const std::string stale = path.string() + ".index.json";
-  TORCH_CHECK(!impl.index.empty() || !std::filesystem::exists(stale), "[", call, "] '", stale,
+  TORCH_CHECK(!impl.index.empty() || !std::filesystem::exists(stale), "'", stale,
               "' exists, and readers would take the shards that it lists; remove it or choose another name");
   for (auto& shard : impl.shards) {
     shard.header_bytes = impl.header(shard).size();
-    TORCH_CHECK(shard.header_bytes <= kSafetensorsMaxHeader, "[", call, "] cannot write '",
-                shard.path.string(), "': its header would have ", shard.header_bytes,
-                " bytes, the format allows ", kSafetensorsMaxHeader, "; save fewer tensors or less metadata");
+    TORCH_CHECK(shard.header_bytes <= kSafetensorsMaxHeader, "cannot write '", shard.path.string(),
+                "': its header would have ", shard.header_bytes, " bytes, the format allows ",
+                kSafetensorsMaxHeader, "; save fewer tensors or less metadata");
     size_t data = 0;
     for (const size_t i : shard.order) data += impl.places[i].size;
-    shard.file = std::make_unique<AtomicFile>(shard.path, call);
+    shard.file = std::make_unique<AtomicFile>(shard.path);
     shard.file->reserve(kSafetensorsLengthBytes + shard.header_bytes + data);
   }
+} catch (...) {
+  rethrow_from("SafetensorsWriter");
 }
 
 SafetensorsWriter::~SafetensorsWriter() = default;
 
 void SafetensorsWriter::write(size_t tensor, size_t offset, const void* data, size_t size) {
   Impl::Place& place = impl_->places.at(tensor);
-  TORCH_CHECK(offset <= place.size && size <= place.size - offset, "[", impl_->call, "] tensor '",
+  TORCH_CHECK(offset <= place.size && size <= place.size - offset, "[SafetensorsWriter] tensor '",
               impl_->tensors[tensor].name, "' has ", place.size, " bytes, and not ", size, " from ", offset,
               " on");
   Impl::Shard& shard = impl_->shards[place.shard];
@@ -176,13 +177,13 @@ void SafetensorsWriter::prepare() {
   Impl& impl = *impl_;
   if (impl.prepared) return;
   for (size_t i = 0; i < impl.tensors.size(); ++i) {
-    TORCH_CHECK(impl.places[i].written == impl.places[i].size, "[", impl.call, "] of tensor '",
+    TORCH_CHECK(impl.places[i].written == impl.places[i].size, "[SafetensorsWriter] of tensor '",
                 impl.tensors[i].name, "' ", impl.places[i].written.load(), " bytes were written, and it has ",
                 impl.places[i].size);
   }
   for (auto& shard : impl.shards) {
     std::string header = impl.header(shard);
-    TORCH_CHECK(header.size() <= shard.header_bytes, "[", impl.call, "] the metadata of '",
+    TORCH_CHECK(header.size() <= shard.header_bytes, "[SafetensorsWriter] the metadata of '",
                 shard.path.string(), "' have outgrown the space that was left for them");
     header.resize(shard.header_bytes, ' ');
     const uint64_t length = header.size();
@@ -192,7 +193,7 @@ void SafetensorsWriter::prepare() {
   }
   if (!impl.index.empty()) {
     const std::string text = impl.index_text();
-    impl.index_file = std::make_unique<AtomicFile>(impl.index, impl.call);
+    impl.index_file = std::make_unique<AtomicFile>(impl.index);
     impl.index_file->write(text.data(), text.size());
     impl.index_file->prepare();
   }

@@ -37,8 +37,7 @@ class SafetensorsWriter {
   /// (a larger tensor has a file to itself): of "x.safetensors", "x-00001-of-00003.safetensors" and so on,
   /// with "x.safetensors.index.json". What fits into one file is written as one, without an index.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
-                    const Metadata& metadata, int64_t shard_size = 0,
-                    const std::string& call = "SafetensorsWriter");
+                    const Metadata& metadata, int64_t shard_size = 0);
   ~SafetensorsWriter();
 
   /// `size` bytes of a tensor (by its place in `tensors`), from its byte `offset` on. Thread-safe. Every byte

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/io/mismatches.h"
 #include "tpgm/io/safetensors.h"
@@ -18,9 +19,8 @@
 namespace tpgm {
 namespace {
 
-// Who loads, from what: the words of an error message.
+// What is loaded from: the words of an error message.
 struct Source {
-  const char* call;
   const char* noun;
   std::string suffix;
   bool can_exclude = true;
@@ -69,8 +69,8 @@ void load(torch::nn::Module& module, const StateDict& tensors, const std::vector
   const StateDict targets = without(state_dict(module), exclude, used);
   const StateDict sources = without(tensors, exclude, used);
   for (size_t i = 0; i < exclude.size(); ++i) {
-    TORCH_CHECK(used[i], "[", source.call, "] exclude={\"", exclude[i], "\"} matches no name of the ",
-                source.noun, " or the model; correct or drop it", source.suffix);
+    TORCH_CHECK(used[i], "exclude={\"", exclude[i], "\"} matches no name of the ", source.noun,
+                " or the model; correct or drop it", source.suffix);
   }
 
   Mismatches culprits;
@@ -100,7 +100,7 @@ void load(torch::nn::Module& module, const StateDict& tensors, const std::vector
             ? "a variant of this architecture, or an incomplete file?"
             : fmt::format("exclude {} with exclude={{{}}}", culprits.size() == 1 ? "it" : "them",
                           fmt::join(culprits.globs("\"", "\""), ", "));
-    TORCH_CHECK(false, culprits.text(source.call, source.suffix, way_out));
+    TORCH_CHECK(false, culprits.text(source.suffix, way_out));
   }
 
   const at::NoGradGuard no_grad;
@@ -122,22 +122,40 @@ StateDict state_dict(const torch::nn::Module& module) {
   return result;
 }
 
-StateDict load_state_dict(const std::filesystem::path& path) {
-  const Checkpoint checkpoint(path, "", "load_state_dict");
+StateDict below(const StateDict& tensors, const std::string& prefix) {
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
+  }
+  return result;
+}
+
+StateDict with_prefix(const StateDict& tensors, const std::string& prefix) {
+  StateDict result("Tensor");
+  for (const auto& item : tensors) result.insert(prefix + item.key(), item.value());
+  return result;
+}
+
+StateDict load_state_dict(const std::filesystem::path& path) try {
+  const Checkpoint checkpoint(path);
   warn("load_state_dict", checkpoint);
   return checkpoint.tensors();
+} catch (...) {
+  rethrow_from("load_state_dict");
 }
 
 void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
-                     const std::vector<std::string>& exclude, const std::filesystem::path& file) {
+                     const std::vector<std::string>& exclude, const std::filesystem::path& file) try {
   load(module, tensors, exclude,
-       {"load_state_dict", file.empty() ? "state dict" : "file",
-        file.empty() ? "" : fmt::format(" ('{}')", file.string()), /*can_exclude=*/file.empty()});
+       {file.empty() ? "state dict" : "file", file.empty() ? "" : fmt::format(" ('{}')", file.string()),
+        /*can_exclude=*/file.empty()});
+} catch (...) {
+  rethrow_from("load_state_dict");
 }
 
 void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
-                  const std::vector<std::string>& exclude) {
-  Checkpoint checkpoint(path, "", "load_weights");
+                  const std::vector<std::string>& exclude) try {
+  Checkpoint checkpoint(path);
   if (!checkpoint.prefix().empty()) {
     // The prefix may be the model's own and no wrapper's.
     const StateDict state = state_dict(module);
@@ -148,12 +166,13 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     }
   }
   warn("load_weights", checkpoint);
-  load(module, checkpoint.tensors(), exclude,
-       {"load_weights", "file", fmt::format(" ('{}')", path.string())});
+  load(module, checkpoint.tensors(), exclude, {"file", fmt::format(" ('{}')", path.string())});
+} catch (...) {
+  rethrow_from("load_weights");
 }
 
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file,
-                  const std::map<std::string, std::string>& metadata) {
+                  const Metadata& metadata) {
   save_safetensors(state_dict(module), file, metadata);
 }
 

@@ -1,13 +1,12 @@
 // Names ↔ tensors: a module's state, out of it and into it, by way of a file or not.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <torch/ordered_dict.h>
-
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
+
+#include "tpgm/io/metadata.h"
+#include "tpgm/io/named_tensors.h"
 
 namespace torch::nn {
 class Module;
@@ -15,12 +14,15 @@ class Module;
 
 namespace tpgm {
 
-/// Tensors by name, in an order.
-using StateDict = torch::OrderedDict<std::string, at::Tensor>;
+using StateDict = NamedTensors;
 
 /// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
 /// the tensors change when the module does. Clone them to keep a moment.
 StateDict state_dict(const torch::nn::Module& module);
+
+/// The tensors whose names begin with `prefix` ("visual."), without it; and the way back.
+StateDict below(const StateDict& tensors, const std::string& prefix);
+StateDict with_prefix(const StateDict& tensors, const std::string& prefix);
 
 /// The tensors of a checkpoint: a file or folder of any kind that Checkpoint reads. On the CPU and not yet
 /// read from the disk. What was unwrapped on the way is a warning (TORCH_WARN).
@@ -48,6 +50,6 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
 
 /// Writes state_dict(module) to `file` as safetensors; see save_safetensors for what is guaranteed.
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& file,
-                  const std::map<std::string, std::string>& metadata = {});
+                  const Metadata& metadata = {});
 
 }  // namespace tpgm

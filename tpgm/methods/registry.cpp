@@ -34,7 +34,8 @@ Entry entry(const std::string& name, const std::string& title, const std::string
   Options defaults;
   Options::fields(defaults, [&](const char* option, const auto& value, const char* help) {
     using T = std::decay_t<decltype(value)>;
-    result.info.options.push_back({option, type_name<T>(), to_text(value), help});
+    const bool by_loop = option == std::string("head") || option == std::string("lp_steps");
+    result.info.options.push_back({option, type_name<T>(), to_text(value), help, by_loop});
   });
   result.make = [name](torch::nn::Module& module, const NamedTensors& anchor, const Texts& texts) {
     Options options;
@@ -94,6 +95,20 @@ const std::vector<MethodInfo>& methods() {
     return result;
   }();
   return all;
+}
+
+const MethodInfo* find_method(const std::string& name) {
+  for (const auto& method : methods()) {
+    if (method.name == name) return &method;
+  }
+  return nullptr;
+}
+
+const OptionInfo* MethodInfo::find(const std::string& option) const {
+  for (const auto& each : options) {
+    if (each.name == option) return &each;
+  }
+  return nullptr;
 }
 
 std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& module,

@@ -15,6 +15,9 @@ struct OptionInfo {
   std::string type;  ///< float, int, bool, globs (a comma-separated list), or the words to choose from.
   std::string default_value;  ///< As make_method() would take it.
   std::string help;
+  /// For a training loop to set, not for its user: which parameters are the head, and how many steps are
+  /// linear probing.
+  bool by_loop = false;
 };
 
 struct MethodInfo {
@@ -23,10 +26,17 @@ struct MethodInfo {
   std::string summary;
   std::string reference;  ///< The paper; empty: there is none.
   std::vector<OptionInfo> options;
+
+  /// The option of this name; null if there is none.
+  const OptionInfo* find(const std::string& option) const;
+  /// True if its first phase is linear probing, until the loop calls next_phase().
+  bool probes_first() const { return find("lp_steps") != nullptr; }
 };
 
 /// All methods, in the order in which tables show them.
 const std::vector<MethodInfo>& methods();
+/// The one of this name; null if there is none.
+const MethodInfo* find_method(const std::string& name);
 
 /// Builds a method on `module`, with `anchor` as its pre-trained weights (methods without one ignore it).
 /// Throws if the method or an option is unknown, naming the nearest, or a value is not of its option's type.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
@@ -25,8 +27,8 @@ void for_each_parameter(const torch::nn::Module& module, const std::string& pref
 }  // namespace
 
 Subset::Subset(const std::string& owner, torch::nn::Module& module, const SubsetOptions& options,
-               const Keep& keep) {
-  check_globs(owner, "head", options.head(), module.named_parameters().keys());
+               const Keep& keep) try {
+  check_globs("head", options.head(), module.named_parameters().keys());
   std::vector<at::Tensor> trained, others;
   auto sort = [&](const torch::nn::Module& direct, const std::string& own, const std::string& full,
                   const at::Tensor& parameter) {
@@ -45,6 +47,8 @@ Subset::Subset(const std::string& owner, torch::nn::Module& module, const Subset
       frozen_.push_back(parameter);
     }
   }
+} catch (...) {
+  rethrow_from(owner);
 }
 
 void Subset::unfreeze() {

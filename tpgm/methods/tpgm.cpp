@@ -1,5 +1,7 @@
 #include "tpgm/methods/tpgm.h"
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
@@ -21,8 +23,8 @@ RadiiOptions radii_options(const TpgmOptions& options) {
 /// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
 /// globs.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
-                                   const std::vector<std::string>& globs) {
-  check_globs("Tpgm", "groups", globs, names);
+                                   const std::vector<std::string>& globs) try {
+  check_globs("groups", globs, names);
   std::vector<std::string> groups;
   for (const auto& name : names) {
     auto group = globs.empty() ? block_name(name) : name;
@@ -35,6 +37,8 @@ std::vector<std::string> groups_of(const std::vector<std::string>& names,
     groups.push_back(group);
   }
   return groups;
+} catch (...) {
+  rethrow_from("Tpgm");
 }
 
 }  // namespace
@@ -45,7 +49,7 @@ Tpgm::Tpgm(torch::nn::Module& module, TpgmOptions options)
 Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options)
     : AnchoredMethod("Tpgm", module, anchor, options.exclude(), norm_of(options), options.anchor_storage()),
       options_(std::move(options)),
-      radius_steps_(options_.radius_steps().value_or(options_.every().at_end() ? 200 : 1)),
+      radius_steps_(options_.radius_steps_or_default()),
       radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
              constraints_.scalar_options(), constraints_.report()),
       probe_(name_, module, constraints_.device()) {

@@ -30,7 +30,7 @@ struct TpgmOptions {
   TORCH_ARG(std::optional<Norm>, norm);
   /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
   TORCH_ARG(Every, every) = 1;
-  /// Radius updates per call, each on a fresh batch. Default: 1 while training, 200 with every = end.
+  /// Radius updates per call, each on a fresh batch. Default: see radius_steps_or_default().
   TORCH_ARG(std::optional<std::int64_t>, radius_steps);
   TORCH_ARG(double, radius_lr) = 1e-2;
   TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
@@ -51,6 +51,9 @@ struct TpgmOptions {
   TORCH_ARG(OptimizerFactory, radius_optimizer) = nullptr;
 
  public:
+  /// 1 while training, 200 with every = end, unless `radius_steps` says otherwise.
+  std::int64_t radius_steps_or_default() const { return radius_steps().value_or(every().at_end() ? 200 : 1); }
+
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("norm", self.norm(), "distance from the anchor; auto: mars while training, l2 with every = end");

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
 #include <utility>
 
 #include "tpgm/nn/precision.h"
@@ -64,6 +65,13 @@ at::Tensor Classifier::forward(const at::Tensor& images) {
   const CastWeights cast(matrix_weights(*this), product_biases(*this));
   const at::Tensor seen = features(images);
   return text ? seen.matmul(text_head().t()) : head->forward(seen);
+}
+
+void Classifier::after_update() {
+  if (!text) return;
+  // As CLIP's authors have it: a larger scale makes training unstable.
+  const at::NoGradGuard no_grad;
+  logit_scale.clamp_max_(std::log(100.0));
 }
 
 at::Tensor Classifier::features(const at::Tensor& images) {

@@ -45,6 +45,9 @@ class Classifier : public torch::nn::Module {
   /// What the head sees.
   at::Tensor features(const at::Tensor& images);
 
+  /// To be called after each of an optimizer's steps: what the model's authors hold its parameters to.
+  void after_update();
+
   int64_t num_classes() const { return options_.num_classes(); }
   const ClassifierOptions& options() const { return options_; }
   /// Globs of the parameters that have no pre-trained values, for a method's `exclude`.

@@ -3,12 +3,12 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
 #include "tpgm/data/class_list.h"
 #include "tpgm/methods/registry.h"
@@ -19,23 +19,22 @@
 namespace tpgm {
 namespace {
 
-// What the data of a run depend on.
-std::string data_key(const TrainOptions& o) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", o.data_dir, o.train, o.class_list,
-                     fmt::join(o.test, ","), o.fraction, o.radius_fraction, o.selection_fraction,
-                     o.test_fraction, o.split_seed, o.share_validation);
+std::optional<TpgmOptions> tpgm_options(const TrainOptions& options) {
+  if (options.method != "tpgm") return std::nullopt;
+  TpgmOptions tpgm;
+  TpgmOptions::fields(tpgm, [&](const char* name, auto& value, const char*) {
+    if (const auto text = options.method_options.find(name); text != options.method_options.end())
+      from_text(fmt::format("[train] `{}`", name), text->second, value);
+  });
+  return tpgm;
 }
 
 // Only TPGM has any.
 int64_t radius_updates(const TrainOptions& options, int64_t steps) {
-  if (options.method != "tpgm") return 0;
-  TpgmOptions tpgm;
-  TpgmOptions::fields(tpgm, [&](const char* name, auto& value, const char*) {
-    if (const auto text = options.method_options.find(name); text != options.method_options.end())
-      from_text(name, text->second, value);
-  });
-  if (tpgm.every().at_end()) return tpgm.radius_steps().value_or(200);
-  return (steps + tpgm.every().steps - 1) / tpgm.every().steps * tpgm.radius_steps().value_or(1);
+  const auto tpgm = tpgm_options(options);
+  if (!tpgm) return 0;
+  const int64_t each = tpgm->radius_steps_or_default();
+  return tpgm->every().at_end() ? each : (steps + tpgm->every().steps - 1) / tpgm->every().steps * each;
 }
 
 }  // namespace
@@ -55,7 +54,7 @@ double Cost::work() const {
 
 DataSize DataSizes::of(const TrainOptions& options) {
   TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
-  const auto key = data_key(options);
+  const auto key = only(to_settings(options), Trait::kData);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   std::vector<std::string> classes;
   if (!options.class_list.empty()) classes = load_class_list(options.class_list);
@@ -83,29 +82,32 @@ Cost cost_of(const TrainOptions& options, const DataSize& size) {
 void scale_down(Settings& settings, double scale, const Settings& given) {
   if (scale == 1) return;
   const TrainOptions options = make_options(settings);
-  const auto set = [&](const char* key, const auto& value) {
+  const auto set = [&](const std::string& key, const auto& value) {
     if (!given.contains(key)) settings[key] = to_text(value);
   };
   const auto part = [scale](int64_t whole, int64_t least) {
     return std::max(least, static_cast<int64_t>(std::llround(static_cast<double>(whole) * scale)));
   };
-  set("fraction", options.fraction * scale);
-  set("test-fraction", options.test_fraction * scale);
-  int64_t epochs = options.epochs;
-  if (epochs > 0 && !given.contains("epochs")) epochs = part(epochs, 1);
-  set("epochs", epochs);
-  if (options.lp_epochs)  // of which some must be left to fine-tune in
-    set("lp-epochs", std::min(part(*options.lp_epochs, 0), std::max<int64_t>(0, epochs - 1)));
-  set("warmup-epochs", part(options.warmup_epochs, 0));
-  set("decay-epochs", part(options.decay_epochs, 1));
-  if (options.patience > 0) set("patience", part(options.patience, 1));
-  const auto& method = options.method_options;
-  if (const auto every = method.find("every"); every != method.end() && every->second == "end") {
-    int64_t steps = 200;
-    if (const auto text = method.find("radius_steps"); text != method.end() && text->second != "auto")
-      from_text("[reproduce] radius-steps", text->second, steps);
-    set("radius-steps", part(steps, 1));
-  }
+  const bool keeps_epochs = options.epochs == 0 || given.contains("epochs");
+  const int64_t epochs = keeps_epochs ? options.epochs : part(options.epochs, 1);
+  TrainOptions::fields(
+      [&](const char*, const std::string& key, Trait traits, const char*, const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if (!has_any(traits, Trait::kScaled | Trait::kScaledAway)) return;
+        if constexpr (std::is_same_v<T, double>) {
+          set(key, value * scale);
+        } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) {
+          const int64_t least = has_any(traits, Trait::kScaled) ? 1 : 0;
+          const std::optional<int64_t> whole = value;
+          if (!whole || *whole < least) return;
+          // Of the epochs some must be left to fine-tune in.
+          const int64_t most = key == "lp-epochs" ? std::max<int64_t>(0, epochs - 1) : *whole;
+          set(key, std::min(part(*whole, least), most));
+        }
+      },
+      options);
+  if (const auto tpgm = tpgm_options(options); tpgm && tpgm->every().at_end())
+    set("radius-steps", part(tpgm->radius_steps_or_default(), 1));
 }
 
 double measure_speed(TrainOptions options, const std::function<bool()>& stop) {
@@ -113,8 +115,8 @@ double measure_speed(TrainOptions options, const std::function<bool()>& stop) {
   constexpr int64_t kSteps = 20, kFirst = 3;
   constexpr double kSeconds = 5;
   options.epochs = std::max<int64_t>(1, options.epochs);
-  options.on_nan = "skip";  // a speed is wanted, whatever is learned
-  Setup setup = prepare(options);
+  options.on_nan = OnNan::kSkip;  // a speed is wanted, whatever is learned
+  Setup setup = prepare_run(options);
   const auto seconds = [](Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
   };

@@ -33,7 +33,7 @@ class DataSizes {
   DataSize of(const TrainOptions& options);
 
  private:
-  std::map<std::string, DataSize> known_;
+  std::map<Settings, DataSize> known_;  // by what the data depend on
 };
 
 /// Of a run that does not stop early.

@@ -22,6 +22,7 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/train/recipe.h"
 
 extern char** environ;
 
@@ -34,9 +35,8 @@ using Clock = std::chrono::steady_clock;
 fs::path beside(const Job& job, const char* suffix) { return job.settings.at("output") + suffix; }
 
 // What decides a run, in full. What only says how fast it goes may change from one call to the next.
-std::string recipe_text(Settings settings) {
-  for (const char* key : kHarmless) settings.erase(key);
-  return to_toml(make_options(settings));
+std::string recipe_text(const Settings& settings) {
+  return to_toml(make_options(without(settings, Trait::kResumable)));
 }
 
 // The first line of `a` that `b` has not.
@@ -157,12 +157,8 @@ class Runner {
       finish(index, std::move(result), "");
       return true;
     }
-    RunStart start{beside(job, ".toml"), folder, is_run(folder), {}};
-    if (!start.resume) write_text(start.recipe, recipe_text(job.settings));
-    for (const char* key : kHarmless) {
-      if (const auto given = job.settings.find(key); given != job.settings.end())
-        start.settings.insert(*given);
-    }
+    RunStart start{beside(job, ".toml"), folder, is_run(folder), only(job.settings, Trait::kResumable)};
+    if (!start.resume) write_file(start.recipe, recipe_text(job.settings));
     if (const auto workers = start.settings.extract("workers"); !workers.empty() && workers.mapped() != "0") {
       start.settings["workers"] = workers.mapped();
     } else if (side_by_side_ > 1) {

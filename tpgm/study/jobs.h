@@ -13,9 +13,6 @@
 
 namespace tpgm {
 
-/// Options that a resumed run may be given: they say how fast it goes, not what it computes.
-inline constexpr const char* kHarmless[] = {"workers", "cache", "log-every", "checkpoint-every"};
-
 /// A run to be made: `settings` decide all of it, its folder included.
 struct Job {
   std::string name;   ///< "lr=0.001,seed=0", for messages
@@ -35,7 +32,7 @@ struct JobResult {
 struct RunStart {
   std::filesystem::path recipe, folder;
   bool resume = false;  ///< the run in `folder`; else `recipe` begins one, which says the same folder
-  Settings settings;    ///< kHarmless options, in place of the recipe's
+  Settings settings;    ///< that may be other than the recipe's: Trait::kResumable
 };
 
 /// A program by its path, and its arguments from argv[0] on.

@@ -16,6 +16,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/event_file.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 namespace {
@@ -102,7 +103,7 @@ struct RunFolder::Impl {
     events = std::make_unique<EventFile>(path / kEvents, whole ? events_size : 0);
   }
   void write_radii() {
-    if (radii_changed) write_text(path / "radii.json", to_text(radii));
+    if (radii_changed) write_file(path / "radii.json", to_text(radii));
     radii_changed = false;
   }
 };
@@ -138,8 +139,8 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  write_text(path / "environment.json", to_text(environment));
-  write_text(path / "recipe.toml", to_toml(options));
+  write_file(path / "environment.json", to_text(environment));
+  write_file(path / "recipe.toml", to_toml(options));
   impl->open_logs(0, 0, 0);
   return RunFolder(std::move(impl));
 }
@@ -206,7 +207,7 @@ RunLog::Weights RunFolder::load_weights(const std::string& name) const {
 
 fs::path RunFolder::save_text(const std::string& name, const std::string& text) {
   const fs::path file = impl_->path / (name + ".txt");
-  write_text(file, text);
+  write_file(file, text);
   return file;
 }
 
@@ -256,7 +257,7 @@ std::optional<RunFolder::State> RunFolder::load_state() {
 void RunFolder::finish(const Json& result) {
   impl_->write_radii();
   impl_->events->flush();
-  write_text(impl_->path / "result.json", dump(result, 2) + "\n");
+  write_file(impl_->path / "result.json", dump(result, 2) + "\n");
   std::error_code ignored;
   fs::remove(state_path(), ignored);
 }

@@ -16,6 +16,7 @@
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 namespace {
@@ -64,14 +65,14 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
   return all;
 }
 
-Settings essence_of(const Settings& settings, int depth) {
+Settings identity_of(const Settings& settings, int depth) {
   Settings result;
-  for (const auto& [key, value] : settings) {
-    if (is_circumstance(key)) continue;
+  for (const auto& [key, value] : without(settings, Trait::kCircumstance)) {
     if (key == "weights" && !value.empty() && depth < kDeepest) {
       const fs::path start = is_run(value) ? fs::path(value) : fs::path(value).parent_path();
       if (is_run(start)) {
-        for (const auto& [own, of_start] : essence_of(load_recipe(start / "recipe.toml").settings, depth + 1))
+        for (const auto& [own, of_start] :
+             identity_of(load_recipe(start / "recipe.toml").settings, depth + 1))
           result["weights." + own] = of_start;
         continue;
       }
@@ -83,8 +84,9 @@ Settings essence_of(const Settings& settings, int depth) {
 
 RowKind kind_of(const TrainOptions& options) {
   if (options.method == "ft" && options.epochs == 0 && options.weights.empty())
-    return options.head == "fresh" || options.head == "checkpoint" ? RowKind::kPretrained
-                                                                   : RowKind::kZeroShot;
+    return options.head.is(HeadSource::Kind::kFresh) || options.head.is(HeadSource::Kind::kCheckpoint)
+               ? RowKind::kPretrained
+               : RowKind::kZeroShot;
   if (options.method == "ft") return RowKind::kFt;
   if (options.method == "wise") return RowKind::kWise;
   if (options.method == "tpgm") return method_number(options, "mu") > 0 ? RowKind::kTpgmC : RowKind::kTpgm;
@@ -128,7 +130,7 @@ std::string setting_text(const std::string& key, const std::string& value) {
 // Rows that would be called alike get the settings that tell them apart: the fewest, those of methods first.
 void tell_apart(const std::vector<ReportRow*>& rows) {
   std::vector<Settings> all;
-  for (const auto* row : rows) all.push_back(essence(row->run().settings));
+  for (const auto* row : rows) all.push_back(identity_settings(row->run().settings));
   std::map<std::string, size_t> values;  // how many different ones a key has
   for (const auto& settings : all) {
     for (const auto& [key, value] : settings) values[key] = 0;
@@ -244,24 +246,7 @@ double method_number(const TrainOptions& options, const std::string& key) {
   return found == options.method_options.end() ? 0 : to_number(found->second);
 }
 
-bool is_circumstance(const std::string& key) {
-  static const std::set<std::string> kKeys{"seed",
-                                           "output",
-                                           "device",
-                                           "workers",
-                                           "cache",
-                                           "log-every",
-                                           "cuda-graph",
-                                           "max-pixels",
-                                           "on-nan",
-                                           "checkpoint-every",
-                                           "on-bad-image",
-                                           "deterministic",
-                                           "validation-batch-size"};
-  return kKeys.contains(key);
-}
-
-Settings essence(const Settings& settings) { return essence_of(settings, 0); }
+Settings identity_settings(const Settings& settings) { return identity_of(settings, 0); }
 
 RunSet load_runs(const std::vector<fs::path>& paths) {
   RunSet set;
@@ -280,7 +265,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   std::map<Settings, size_t> places;
   for (auto& run : runs) {
     order_tests(run, runs.front());
-    const auto [at, fresh] = places.emplace(essence(run.settings), set.rows.size());
+    const auto [at, fresh] = places.emplace(identity_settings(run.settings), set.rows.size());
     if (fresh) set.rows.emplace_back();
     auto& row = set.rows[at->second];
     const auto same = std::find_if(row.runs.begin(), row.runs.end(),

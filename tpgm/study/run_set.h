@@ -44,12 +44,9 @@ struct RunSet {
 /// is finished, and for runs that were tested on different data, naming two.
 RunSet load_runs(const std::vector<std::filesystem::path>& paths);
 
-/// A setting that two runs of one row may differ in: of the machine, of logs, the seed, the folder.
-bool is_circumstance(const std::string& key);
-
 /// What makes a run what it is: its settings without circumstances, and with those of a run that it started
 /// from (`weights`) in place of that run's path.
-Settings essence(const Settings& settings);
+Settings identity_settings(const Settings& settings);
 
 /// NaN of a text that is no number.
 double to_number(const std::string& text);

@@ -29,14 +29,8 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-std::string key_of(const std::string& entry) {
-  std::string key = entry.substr(0, entry.find('='));
-  std::replace(key.begin(), key.end(), '_', '-');
-  return key;
-}
-
 Axis parse_axis(const std::string& entry) {
-  Axis axis{key_of(entry), {}};
+  Axis axis{option_key(entry.substr(0, entry.find('='))), {}};
   const size_t at = entry.find('=');
   TORCH_CHECK(at != std::string::npos && at > 0, "[sweep] '", printable(entry),
               "': a sweep is KEY=VALUE,VALUE, such as lr=1e-3,1e-2");
@@ -159,24 +153,15 @@ void write_table(const SweepResult& result, const fs::path& folder) {
   if (!table) return;
   std::string notes;
   for (const auto& row : result.rows) notes += fmt::format("- {}\n", row.note());
-  write_text(folder / "table.tex", to_latex(*table));
-  write_text(folder / "table.md", to_markdown(*table) + "\n" + notes);
+  write_file(folder / "table.tex", to_latex(*table));
+  write_file(folder / "table.md", to_markdown(*table) + "\n" + notes);
   table->groups.clear();
   table->columns.emplace_back("chosen");
   for (size_t i = 0; i < result.rows.size(); ++i) table->rows[i].push_back(result.rows[i].chosen);
-  write_text(folder / "table.csv", to_csv(*table));
+  write_file(folder / "table.csv", to_csv(*table));
 }
 
 }  // namespace
-
-void override_with(Recipe& recipe, const Settings& given) {
-  for (const auto& [key, value] : given) {
-    recipe.settings[key] = value;
-    for (auto* entries : {&recipe.sweep, &recipe.take})
-      std::erase_if(*entries, [&key = key](const std::string& entry) { return key_of(entry) == key; });
-    if (key == "seed") recipe.seeds.clear();
-  }
-}
 
 std::vector<Job> expand(const Recipe& recipe) {
   Settings common = recipe.settings;
@@ -297,7 +282,7 @@ std::optional<Table> SweepResult::table() const {
 SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options) {
   SweepResult result{run_jobs(jobs, options), {}};
   const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
-  write_text(folder / "sweep.csv", every_run(result.runs));
+  write_file(folder / "sweep.csv", every_run(result.runs));
   for (const auto& [method, runs] : by_method(result.runs)) {
     SweepRow row{method, best_of(runs), {}, ""};
     std::vector<RunResult> found;

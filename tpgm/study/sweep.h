@@ -11,13 +11,9 @@
 #include "tpgm/study/cost.h"
 #include "tpgm/study/jobs.h"
 #include "tpgm/study/results.h"
-#include "tpgm/train/options.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
-
-/// What was given beats a recipe: its settings, and what it would sweep or take of the same keys. A given
-/// seed is in the place of seeds.
-void override_with(Recipe& recipe, const Settings& given);
 
 /// Every combination of recipe.sweep ("lr=1e-3,1e-2") and recipe.seeds, in folders below settings["output"].
 /// Throws for keys that are unknown or swept twice, and for values that make_options() refuses.

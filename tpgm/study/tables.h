@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tpgm/train/options.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 

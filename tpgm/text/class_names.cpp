@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -62,14 +63,13 @@ std::vector<std::string> folder_names(const std::filesystem::path& folder) {
     const std::string name = item->path().filename().string();
     if (item->is_directory(error) && !name.starts_with('.')) names.push_back(name);
   }
-  TORCH_CHECK(!failed, "[load_class_names] cannot read the folder '", folder.string(),
-              "': ", failed.message());
-  TORCH_CHECK(!names.empty(), "[load_class_names] the folder '", folder.string(),
+  TORCH_CHECK(!failed, "cannot read the folder '", folder.string(), "': ", failed.message());
+  TORCH_CHECK(!names.empty(), "the folder '", folder.string(),
               "' has no folders in it; expected one for each class");
   static const std::set<std::string> kSplits{"train", "training", "val", "valid", "validation", "test"};
   const bool splits =
       std::all_of(names.begin(), names.end(), [](const auto& name) { return kSplits.contains(name); });
-  TORCH_CHECK(!splits, "[load_class_names] the folders of '", folder.string(), "' are its splits, ",
+  TORCH_CHECK(!splits, "the folders of '", folder.string(), "' are its splits, ",
               fmt::format("{}", fmt::join(names, ", ")), ", not its classes; name one of them");
   std::sort(names.begin(), names.end());
   for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');
@@ -78,7 +78,7 @@ std::vector<std::string> folder_names(const std::filesystem::path& folder) {
 
 std::string name_in(const Json& value, const std::string& where) {
   const Json& name = value.is_array() && !value.empty() ? value.back() : value;
-  TORCH_CHECK(name.is_string(), "[load_class_names] ", where, " is ", value.type_name(), ", expected a name");
+  TORCH_CHECK(name.is_string(), "", where, " is ", value.type_name(), ", expected a name");
   return trimmed(name.get<std::string>());
 }
 
@@ -105,49 +105,53 @@ std::vector<std::string> names_in(const Json& json, const std::string& file) {
 
 }  // namespace
 
-std::vector<std::string> load_class_names(const std::filesystem::path& path) {
+std::vector<std::string> load_class_names(const std::filesystem::path& path) try {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return folder_names(path);
-  const MappedFile file(path, "load_class_names");
+  const MappedFile file(path);
   const std::string text = trimmed(text_of(file));
   std::vector<std::string> names;
   const bool is_json = text.starts_with('[') || text.starts_with('{');
   if (is_json) {
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    TORCH_CHECK(!json.is_discarded(), "[load_class_names] '", path.string(), "' begins as JSON and is none");
+    TORCH_CHECK(!json.is_discarded(), "'", path.string(), "' begins as JSON and is none");
     names = names_in(json, path.string());
   } else {
     names = lines_of(text_of(file));
   }
-  TORCH_CHECK(!names.empty(), "[load_class_names] '", path.string(), "' has no names in it");
+  TORCH_CHECK(!names.empty(), "'", path.string(), "' has no names in it");
   for (size_t i = 0; i < names.size(); ++i) {
-    TORCH_CHECK(!names[i].empty(), "[load_class_names] '", path.string(), "': the name ",
+    TORCH_CHECK(!names[i].empty(), "'", path.string(), "': the name ",
                 is_json ? fmt::format("of class {}", i) : fmt::format("in line {}", i + 1),
                 " is empty; every class needs one");
-    TORCH_CHECK(is_utf8(names[i]), "[load_class_names] '", path.string(), "': '", printable(names[i]),
+    TORCH_CHECK(is_utf8(names[i]), "'", path.string(), "': '", printable(names[i]),
                 "' is not UTF-8; save the file as such");
   }
   return names;
+} catch (...) {
+  rethrow_from("load_class_names");
 }
 
-std::vector<std::string> load_templates(const std::filesystem::path& path) {
-  const MappedFile file(path, "load_templates");
-  TORCH_CHECK(!trimmed(text_of(file)).starts_with('['), "[load_templates] '", path.string(),
+std::vector<std::string> load_templates(const std::filesystem::path& path) try {
+  const MappedFile file(path);
+  TORCH_CHECK(!trimmed(text_of(file)).starts_with('['), "'", path.string(),
               "' is JSON; expected lines such as 'a photo of a {}.'");
   std::vector<std::string> templates;
   size_t number = 0;
   for (auto& line : lines_of(text_of(file))) {
     ++number;
     if (line.empty()) continue;
-    TORCH_CHECK(is_utf8(line), "[load_templates] '", path.string(), "': line ", number,
+    TORCH_CHECK(is_utf8(line), "'", path.string(), "': line ", number,
                 " is not UTF-8; save the file as such");
-    TORCH_CHECK(line.find(kPlaceholder) != std::string::npos, "[load_templates] '", path.string(), "': line ",
-                number, ", '", printable(line), "', has no {} for the name of a class");
+    TORCH_CHECK(line.find(kPlaceholder) != std::string::npos, "'", path.string(), "': line ", number, ", '",
+                printable(line), "', has no {} for the name of a class");
     templates.push_back(std::move(line));
   }
-  TORCH_CHECK(!templates.empty(), "[load_templates] '", path.string(),
+  TORCH_CHECK(!templates.empty(), "'", path.string(),
               "' has no templates in it; expected lines such as 'a photo of a {}.'");
   return templates;
+} catch (...) {
+  rethrow_from("load_templates");
 }
 
 }  // namespace tpgm

@@ -5,9 +5,9 @@
 
 namespace tpgm {
 
-void require_unicode(const char* call) {
-  TORCH_CHECK(false, "[", call,
-              "] this tpgm was built without utf8proc; install it (Debian, Ubuntu: apt-get install ",
+void require_unicode() {
+  TORCH_CHECK(false,
+              "[Tokenizer] this tpgm was built without utf8proc; install it (Debian, Ubuntu: apt-get install "
               "libutf8proc-dev) and build again");
 }
 std::u32string decode_utf8(std::string_view) { return {}; }

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/text/unicode.h"
 #include "tpgm/text/vocabulary.h"
@@ -22,8 +23,6 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kCall = "Tokenizer";
 
 // Tokens that are looked for in text as a whole: the leftmost first, of those the longest.
 class AddedTokens {
@@ -266,7 +265,7 @@ void Tokenizer::Model::merge_word(std::string_view word, std::vector<int64_t>& i
 void Tokenizer::Model::encode(std::string_view text, size_t limit, Cache& cache,
                               std::vector<int64_t>& ids) const {
   constexpr size_t kMaxText = size_t{1} << 30, kMaxCached = 256, kMaxCache = 1 << 16;
-  TORCH_CHECK(text.size() <= kMaxText, "[", kCall, "] a text of ", text.size(), " bytes; the most is 1 GiB");
+  TORCH_CHECK(text.size() <= kMaxText, "[Tokenizer] a text of ", text.size(), " bytes; the most is 1 GiB");
   std::string bytes;
   const auto word = [&](std::u32string_view characters) {
     bytes.clear();
@@ -301,13 +300,13 @@ fs::path find_vocabulary(const fs::path& checkpoint) {
   return vocabulary_in(fs::is_directory(checkpoint, ignored) ? checkpoint : checkpoint.parent_path());
 }
 
-Tokenizer::Tokenizer(const fs::path& path) {
-  require_unicode(kCall);
+Tokenizer::Tokenizer(const fs::path& path) try {
+  require_unicode();
   fs::path file = path;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     file = vocabulary_in(path);
-    TORCH_CHECK(!file.empty(), "[", kCall, "] '", printable(path.string(), kMaxPath),
+    TORCH_CHECK(!file.empty(), "'", printable(path.string(), kMaxPath),
                 "': there is no tokenizer.json, no vocab.json with merges.txt and no ", kMergeList,
                 ".gz in this folder; put those of the CLIP model there");
   }
@@ -315,14 +314,16 @@ Tokenizer::Tokenizer(const fs::path& path) {
   try {
     *this = Tokenizer(vocabulary);
   } catch (const Malformed& malformed) {
-    refuse(kCall, file, malformed);
+    refuse(file, malformed);
   }
+} catch (...) {
+  rethrow_from("Tokenizer");
 }
 
 Tokenizer::Tokenizer(const Vocabulary& vocabulary) : model_(std::make_shared<const Model>(vocabulary)) {}
 
 Tokenizer Tokenizer::bytes() {
-  require_unicode(kCall);
+  require_unicode();
   Vocabulary vocabulary;
   vocabulary.budget.add_file(size_t{1} << 20);
   vocabulary.bytes = true;

@@ -39,7 +39,7 @@ utf8proc_propval_t combining_class(utf8proc_int32_t character) {
 
 }  // namespace
 
-void require_unicode(const char*) {}
+void require_unicode() {}
 
 std::u32string decode_utf8(std::string_view text) {
   std::u32string characters;

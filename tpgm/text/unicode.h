@@ -12,8 +12,8 @@ namespace tpgm {
 /// \p{L}, \p{N}, \s, and all the rest: marks, signs, controls, what is not assigned.
 enum class CharacterClass : uint8_t { letter, number, space, other };
 
-/// Throws c10::Error, blaming `call`, if this build has no tables.
-void require_unicode(const char* call);
+/// Throws c10::Error if this build has no tables.
+void require_unicode();
 
 /// The characters of `text`. What is no UTF-8 becomes U+FFFD, one for each longest start of a character, as
 /// in Python's decode(errors="replace").

@@ -15,13 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCall = "Tokenizer";
 // CLIP's have 1 to 4 MB. What is unpacked is held besides what is made of it, so it may have less.
 constexpr size_t kMaxFile = size_t{64} << 20, kMaxUnpacked = size_t{16} << 20;
 
 std::string unpack(std::string_view packed) {
   z_stream stream{};
-  TORCH_CHECK(inflateInit2(&stream, 16 + MAX_WBITS) == Z_OK, "[", kCall, "] out of memory");
+  TORCH_CHECK(inflateInit2(&stream, 16 + MAX_WBITS) == Z_OK, "out of memory");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
   stream.avail_in = static_cast<uInt>(packed.size());  // at most kMaxFile
@@ -87,18 +86,18 @@ bool is_there(const fs::path& path) {
 // Calls parse(bytes of the file), and names the file if it is malformed.
 template <typename Parse>
 void with_file(const fs::path& path, const Parse& parse) {
-  const MappedFile file(path, kCall);
+  const MappedFile file(path);
   try {
     parse(file.bytes());
   } catch (const Malformed& malformed) {
-    refuse(kCall, path, malformed);
+    refuse(path, malformed);
   }
 }
 
 // The other file of the pair, which has to be there.
 fs::path beside(const fs::path& path, const char* name) {
   const fs::path other = path.parent_path() / name;
-  TORCH_CHECK(is_there(other), "[", kCall, "] '", printable(path.string(), kMaxPath), "': there is no ", name,
+  TORCH_CHECK(is_there(other), "'", printable(path.string(), kMaxPath), "': there is no ", name,
               " beside it; put the one of the same model there");
   return other;
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/safetensors.h"
 
 namespace tpgm {
@@ -157,10 +158,10 @@ void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file)
   save_safetensors(tensors, file, metadata);
 }
 
-ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
+ZeroShotHead load_zero_shot(const std::filesystem::path& file) try {
   const SafetensorsFile opened(file);
-  TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "[load_zero_shot] '",
-              file.string(), "' is no zero-shot head; 'tpgm zeroshot' makes one");
+  TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "'", file.string(),
+              "' is no zero-shot head; 'tpgm zeroshot' makes one");
   ZeroShotHead head;
   head.weight = opened.tensor("head.weight");
   try {
@@ -174,9 +175,11 @@ ZeroShotHead load_zero_shot(const std::filesystem::path& file) {
   TORCH_CHECK(
       head.weight.dim() == 2 &&
           (head.class_names.empty() || head.weight.size(0) == static_cast<int64_t>(head.class_names.size())),
-      "[load_zero_shot] '", file.string(), "': the head is ", head.weight.sizes(), " for ",
-      head.class_names.size(), " classes");
+      "'", file.string(), "': the head is ", head.weight.sizes(), " for ", head.class_names.size(),
+      " classes");
   return head;
+} catch (...) {
+  rethrow_from("load_zero_shot");
 }
 
 }  // namespace tpgm

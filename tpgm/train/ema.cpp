@@ -4,17 +4,26 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <unordered_set>
 
 #include "tpgm/base/names.h"
 
 namespace tpgm {
+namespace {
 
-Ema::Ema(torch::nn::Module& module, double decay) : decay_(decay) {
+constexpr const char* kUpdates = ".updates";  // no name of a tensor begins with a dot
+constexpr double kPower = 2.0 / 3;            // of timm's warm-up
+
+}  // namespace
+
+Ema::Ema(torch::nn::Module& module, double decay, bool warmup) : decay_(decay), warmup_(warmup) {
   TORCH_CHECK(decay >= 0 && decay < 1, "[Ema] decay must be at least 0 and less than 1, and is ", decay);
   const at::NoGradGuard no_grad;
   std::unordered_set<const at::TensorImpl*> seen;
@@ -43,9 +52,10 @@ void Ema::update() {
   TORCH_CHECK(!swapped_,
               "[Ema::update] the module holds the average; call swap() once more before training goes on");
   const at::NoGradGuard no_grad;
-  for (const Pairs& pairs : floating_) {
-    at::_foreach_lerp_(pairs.averages, pairs.weights, 1 - decay_);
-  }
+  double decay = decay_;
+  if (warmup_) decay = std::min(decay, 1 - std::pow(1 + static_cast<double>(updates_), -kPower));
+  for (const Pairs& pairs : floating_) at::_foreach_lerp_(pairs.averages, pairs.weights, 1 - decay);
+  ++updates_;
   if (!others_.weights.empty()) at::_foreach_copy_(others_.averages, others_.weights);
 }
 
@@ -68,6 +78,7 @@ NamedTensors Ema::state_dict() const {
     state.insert(item.key(), item.value().detach().to(at::kCPU, item.value().scalar_type(),
                                                       /*non_blocking=*/false, /*copy=*/true));
   }
+  if (warmup_) state.insert(kUpdates, at::scalar_tensor(updates_, at::kLong));
   return state;
 }
 
@@ -82,14 +93,17 @@ void Ema::load_state_dict(const NamedTensors& state) {
                 " in the state and ", item.value().scalar_type(), " ", item.value().sizes(),
                 " in the model; load the state of this one");
   }
+  const at::Tensor* updates = warmup_ ? state.find(kUpdates) : nullptr;
+  TORCH_CHECK(!updates || (updates->numel() == 1 && updates->scalar_type() == at::kLong), call, "'", kUpdates,
+              "' is no count; the state is damaged");
   for (const auto& item : state) {
-    TORCH_CHECK(averages_.contains(item.key()), call, "the model has no '", item.key(), "'; the nearest is '",
+    TORCH_CHECK(averages_.contains(item.key()) || (updates && item.key() == kUpdates), call,
+                "the model has no '", item.key(), "'; the nearest is '",
                 nearest(item.key(), averages_.keys()), "'. The state is of another model");
   }
   const at::NoGradGuard no_grad;
-  for (auto& item : averages_) {
-    item.value().copy_(state[item.key()]);
-  }
+  for (auto& item : averages_) item.value().copy_(state[item.key()]);
+  updates_ = updates ? updates->item<int64_t>() : std::numeric_limits<int64_t>::max() / 2;
 }
 
 }  // namespace tpgm

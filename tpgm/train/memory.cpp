@@ -73,7 +73,7 @@ MemoryEstimate estimate_memory(Setup& setup) {
     if (std::find(constrained.begin(), constrained.end(), item.key()) != constrained.end()) anchored += bytes;
   }
   result.gradients = trainable;
-  const bool sgd = setup.options.opt == "sgd";
+  const bool sgd = setup.options.opt == Opt::kSgd;
   result.optimizer = sgd ? (setup.options.momentum > 0 ? trainable : 0) : 2 * trainable;
   result.anchor = anchored;
   if (setup.options.model_ema) result.ema = result.weights;

@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <stdexcept>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -73,18 +72,6 @@ auto& find_or_add(Batches& batches, Fits&& fits) {
 
 bool alike(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.device() == b.device();
-}
-
-const char* name_of(Opt opt) {
-  switch (opt) {
-    case Opt::kSgd:
-      return "sgd";
-    case Opt::kAdam:
-      return "adam";
-    case Opt::kAdamW:
-      break;
-  }
-  return "adamw";
 }
 
 void check_options(const OptimOptions& options) {
@@ -380,7 +367,7 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
   TORCH_CHECK(code >= 0 && code <= static_cast<int64_t>(Opt::kAdamW), call, "'", kWhich, "' is ", code,
               ", which stands for no optimizer; the state is damaged or of a later version");
   TORCH_CHECK(code == static_cast<int64_t>(opt), call, "the state was saved by ",
-              name_of(static_cast<Opt>(code)), ", and this is ", name_of(opt),
+              to_text(static_cast<Opt>(code)), ", and this is ", to_text(opt),
               "; build the optimizer with the same options");
 
   std::vector<std::vector<State>> loaded;
@@ -430,13 +417,6 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
   }
   impl_->states = std::move(loaded);
   ++impl_->generation;
-}
-
-Opt parse_opt(const std::string& text) {
-  for (const Opt opt : {Opt::kSgd, Opt::kAdam, Opt::kAdamW}) {
-    if (text == name_of(opt)) return opt;
-  }
-  throw std::invalid_argument("expected sgd, adam or adamw, got '" + text + "'");
 }
 
 std::vector<ParameterGroup> parameter_groups(const NamedTensors& parameters,

@@ -8,13 +8,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tpgm/base/text.h"
 #include "tpgm/core/selection.h"
 
 namespace tpgm {
 
 enum class Opt { kSgd, kAdam, kAdamW };
+template <>
+struct Words<Opt> {
+  static constexpr std::pair<Opt, const char*> all[] = {
+      {Opt::kSgd, "sgd"}, {Opt::kAdam, "adam"}, {Opt::kAdamW, "adamw"}};
+};
 
 struct OptimOptions {
   using Betas = std::array<double, 2>;
@@ -80,9 +87,6 @@ class Optimizer {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// "sgd", "adam", "adamw"; throws std::invalid_argument.
-Opt parse_opt(const std::string& text);
 
 struct GroupOptions {
   TORCH_ARG(double, weight_decay) = 0;

@@ -1,4 +1,4 @@
-// The table of options as text: recipes in and out.
+// The table of options: text in and out, checks, traits.
 #include "tpgm/train/options.h"
 
 #include <c10/util/Exception.h>
@@ -7,91 +7,35 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
-#include "tpgm/data/loader.h"
-#include "tpgm/data/mix.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/train/optim.h"
-#include "tpgm/train/schedule.h"
-#include "tpgm/train/toml.h"
 
 namespace tpgm {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string with_dashes(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return key;
-}
-
 // Option of a method by its key; nullptr if it has none of the name.
 const OptionInfo* find_option(const MethodInfo& method, const std::string& key) {
   for (const auto& option : method.options) {
-    if (with_dashes(option.name) == key) return &option;
+    if (option_key(option.name) == key) return &option;
   }
   return nullptr;
 }
 
 const MethodInfo& method_info(const std::string& name) {
+  if (const auto* method = find_method(name)) return *method;
   std::vector<std::string> names;
-  for (const auto& method : methods()) {
-    if (method.name == name) return method;
-    names.push_back(method.name);
-  }
+  for (const auto& method : methods()) names.push_back(method.name);
   TORCH_CHECK(false, "[train] no method '", name, "'; did you mean '", nearest(name, names),
               "'? 'tpgm list methods' has them all");
 }
 
-[[noreturn]] void unknown_key(const std::string& where, const std::string& key) {
-  TORCH_CHECK(false, "[train] ", where, "no option '", printable(key), "'; did you mean '",
+[[noreturn]] void unknown_key(const std::string& key) {
+  TORCH_CHECK(false, "[train] no option '", printable(key), "'; did you mean '",
               nearest_option(key, option_keys()), "'?");
-}
-
-Recipe load(const fs::path& file, int depth) {
-  const std::string where = fmt::format("'{}': ", printable(file.string(), kMaxPath));
-  TORCH_CHECK(depth < 8, "[train] ", where, "recipes that are each other's base");
-  const fs::path folder = fs::absolute(file).parent_path();
-  const auto known = option_keys();
-  Recipe recipe, base;
-  for (const auto& [name, values] : read_toml(file)) {
-    const std::string key = with_dashes(name);
-    const std::string text = fmt::format("{}", fmt::join(values, ","));
-    if (key == "base") {
-      base = load(folder / text, depth + 1);
-    } else if (key == "sweep") {
-      recipe.sweep = values;
-    } else if (key == "seeds") {
-      recipe.seeds = values;
-    } else if (key == "take") {
-      recipe.take = values;
-    } else if (std::find(known.begin(), known.end(), key) == known.end()) {
-      unknown_key(where, key);
-    } else {
-      recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
-    }
-  }
-  recipe.settings.merge(base.settings);
-  if (recipe.sweep.empty()) recipe.sweep = base.sweep;
-  if (recipe.seeds.empty()) recipe.seeds = base.seeds;
-  if (recipe.take.empty()) recipe.take = base.take;
-  return recipe;
-}
-
-template <class Parse>
-void check_word(const char* key, const std::string& text, const Parse& parse) {
-  try {
-    parse(text);
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK(false, "[train] `", key, "`: ", error.what());
-  }
-}
-
-void one_of(const char* key, const std::string& text, const std::vector<std::string>& words) {
-  TORCH_CHECK(std::find(words.begin(), words.end(), text) != words.end(), "[train] `", key, "` is ",
-              fmt::format("{}", fmt::join(words, " or ")), ", not '", printable(text), "'");
 }
 
 void in_range(const char* key, double value, double low, double high) {
@@ -103,14 +47,6 @@ void in_range(const char* key, double value, double low, double high) {
 constexpr double kAny = 1e18;
 
 void check(const TrainOptions& o) {
-  check_word("opt", o.opt, parse_opt);
-  check_word("sched", o.sched, parse_sched);
-  check_word("decode", o.decode, parse_decode);
-  check_word("train-decode", o.train_decode, parse_decode);
-  if (o.interpolation) check_word("interpolation", *o.interpolation, parse_interpolation);
-  check_word("on-bad-image", o.on_bad_image, parse_on_bad_image);
-  one_of("on-nan", o.on_nan, {"error", "skip"});
-  one_of("classes", o.classes, {"all", "subset"});
   in_range("epochs", static_cast<double>(o.epochs), 0, 1e6);
   for (const auto& [key, value] : {std::pair{"batch-size", o.batch_size},
                                    {"grad-accum-steps", o.grad_accum_steps},
@@ -169,35 +105,39 @@ void check(const TrainOptions& o) {
   TORCH_CHECK(o.layer_decay > 0, "[train] `layer-decay` 0: only the head would train; that is `method` lp");
 }
 
-template <class T>
-std::string toml_value(const T& value) {
-  if constexpr (kIsOptional<T>) {
-    return value ? toml_value(*value) : toml_quoted("auto");
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    return toml_quoted(value);
-  } else if constexpr (kIsVector<T>) {
-    std::vector<std::string> texts;
-    for (const auto& each : value) texts.push_back(toml_value(each));
-    return fmt::format("[{}]", fmt::join(texts, ", "));
-  } else {
-    return to_text(value);
-  }
+constexpr Trait kOfMethods = Trait::kIdentity | Trait::kPerRun | Trait::kFineTuning;
+
+// In the order of option_keys().
+const std::vector<std::pair<std::string, Trait>>& all_traits() {
+  static const auto all = [] {
+    std::vector<std::pair<std::string, Trait>> result;
+    const TrainOptions defaults;
+    TrainOptions::fields([&](const char*, const char* key, Trait traits, const char*,
+                             const auto&) { result.emplace_back(key, traits); },
+                         defaults);
+    for (const auto& method : methods()) {
+      for (const auto& option : method.options) {
+        const auto key = option_key(option.name);
+        const auto known = [&](const auto& each) { return each.first == key; };
+        if (std::none_of(result.begin(), result.end(), known)) result.emplace_back(key, kOfMethods);
+      }
+    }
+    return result;
+  }();
+  return all;
 }
 
 }  // namespace
 
 std::vector<std::string> option_keys() {
   std::vector<std::string> keys;
-  const TrainOptions defaults;
-  TrainOptions::fields(
-      [&](const char*, const char* key, const char*, const auto&) { keys.emplace_back(key); }, defaults);
-  for (const auto& method : methods()) {
-    for (const auto& option : method.options) {
-      const auto key = with_dashes(option.name);
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
-    }
-  }
+  for (const auto& [key, traits] : all_traits()) keys.push_back(key);
   return keys;
+}
+
+std::string option_key(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
 }
 
 std::string nearest_option(std::string key, const std::vector<std::string>& known) {
@@ -215,37 +155,50 @@ std::string nearest_option(std::string key, const std::vector<std::string>& know
                                                                {"bf16", "amp"},
                                                                {"fp16", "amp"},
                                                                {"label-smoothing", "smoothing"}};
-  key = with_dashes(std::move(key));
+  key = option_key(std::move(key));
   const auto found = kOthersWords.find(key);
   const bool ours =
       found != kOthersWords.end() && std::find(known.begin(), known.end(), found->second) != known.end();
   return ours ? found->second : nearest(key, known);
 }
 
-std::vector<std::string> method_keys() {
+bool has_trait(const std::string& key, Trait traits) {
+  const auto& all = all_traits();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.first == key; });
+  return found != all.end() && has_any(found->second, traits);
+}
+
+std::vector<std::string> keys_with(Trait traits) {
   auto keys = option_keys();
-  const TrainOptions defaults;
-  TrainOptions::fields([&](const char*, const char* key, const char*, const auto&) { std::erase(keys, key); },
-                       defaults);
+  std::erase_if(keys, [&](const std::string& key) { return !has_trait(key, traits); });
   return keys;
 }
 
-bool is_path(const std::string& key, const std::string& value) {
-  static const std::set<std::string> kPaths{"checkpoint", "weights",   "data-dir", "class-list", "classnames",
-                                            "vocab",      "templates", "head",     "output"};
-  static const std::set<std::string> kHeads{"fresh", "checkpoint", "zeroshot", "text"};
-  if (value.empty() || !kPaths.contains(key)) return false;
-  if (key == "head") return !kHeads.contains(value);
-  return key != "templates" || value.find("{}") == std::string::npos;  // else it is a sentence
+Settings only(const Settings& settings, Trait traits) {
+  Settings result = settings;
+  std::erase_if(result, [&](const auto& item) { return !has_trait(item.first, traits); });
+  return result;
 }
 
-Recipe load_recipe(const fs::path& file) { return load(file, 0); }
+Settings without(const Settings& settings, Trait traits) {
+  Settings result = settings;
+  std::erase_if(result, [&](const auto& item) { return has_trait(item.first, traits); });
+  return result;
+}
+
+bool is_path(const std::string& key, const std::string& value) {
+  if (value.empty() || !has_trait(key, Trait::kPath)) return false;
+  if (key == "templates") return value.find("{}") == std::string::npos;
+  HeadSource head;
+  return key != "head" || (TextOf<HeadSource>::read(value, head) && head.is(HeadSource::Kind::kFile));
+}
 
 TrainOptions make_options(const Settings& settings) {
   TrainOptions options;
   std::set<std::string> own;
   TrainOptions::fields(
-      [&](const char*, const char* key, const char*, auto& value) {
+      [&](const char*, const char* key, Trait, const char*, auto& value) {
         own.insert(key);
         if (const auto text = settings.find(key); text != settings.end())
           from_text(fmt::format("[train] `{}`", key), text->second, value);
@@ -262,7 +215,7 @@ TrainOptions make_options(const Settings& settings) {
     for (const auto& other : methods()) {
       if (find_option(other, key)) others.push_back(other.name);
     }
-    if (others.empty()) unknown_key("", key);
+    if (others.empty()) unknown_key(key);
     TORCH_CHECK(false, "[train] `", key, "` is no option of ", options.method, ", but of ",
                 fmt::format("{}", fmt::join(others, ", ")));
   }
@@ -270,22 +223,13 @@ TrainOptions make_options(const Settings& settings) {
   return options;
 }
 
-std::string to_toml(const TrainOptions& options) {
-  std::string text, group;
-  const auto line = [&](const std::string& key, const std::string& value) {
-    text += fmt::format("{} = {}\n", key, value);
-  };
-  TrainOptions::fields(
-      [&](const char* of, const char* key, const char*, const auto& value) {
-        if (group != of) text += fmt::format("{}# {}\n", group.empty() ? "" : "\n", of);
-        group = of;
-        line(key, toml_value(value));
-        if (key != std::string("method")) return;
-        for (const auto& [name, method_value] : options.method_options)
-          line(with_dashes(name), toml_quoted(method_value));
-      },
-      options);
-  return text;
+Settings to_settings(const TrainOptions& options) {
+  Settings settings;
+  TrainOptions::fields([&](const char*, const char* key, Trait, const char*,
+                           const auto& value) { settings[key] = to_text(value); },
+                       options);
+  for (const auto& [name, value] : options.method_options) settings[option_key(name)] = value;
+  return settings;
 }
 
 }  // namespace tpgm

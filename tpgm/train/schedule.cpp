@@ -5,17 +5,9 @@
 
 #include <cmath>
 #include <numbers>
-#include <stdexcept>
 #include <utility>
 
 namespace tpgm {
-
-Sched parse_sched(const std::string& text) {
-  if (text == "cosine") return Sched::kCosine;
-  if (text == "step") return Sched::kStep;
-  if (text == "constant") return Sched::kConstant;
-  throw std::invalid_argument("expected cosine, step or constant, got '" + text + "'");
-}
 
 Schedule::Schedule(std::vector<Phase> phases, int64_t steps_per_epoch, const ScheduleOptions& options)
     : phases_(std::move(phases)), steps_per_epoch_(steps_per_epoch), options_(options) {

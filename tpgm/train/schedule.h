@@ -5,13 +5,19 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "tpgm/base/text.h"
 
 namespace tpgm {
 
 enum class Sched { kCosine, kStep, kConstant };
-/// "cosine", "step", "constant"; throws std::invalid_argument.
-Sched parse_sched(const std::string& text);
+template <>
+struct Words<Sched> {
+  static constexpr std::pair<Sched, const char*> all[] = {
+      {Sched::kCosine, "cosine"}, {Sched::kStep, "step"}, {Sched::kConstant, "constant"}};
+};
 
 /// A stretch of training with a schedule of its own: linear probing before fine-tuning, say.
 struct Phase {

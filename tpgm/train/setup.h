@@ -1,67 +1,16 @@
 // From options to what a run needs: the model, its anchor, the method, the data.
 #pragma once
 
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "tpgm/data/loader.h"
-#include "tpgm/data/split.h"
-#include "tpgm/io/metadata.h"
 #include "tpgm/methods/method.h"
-#include "tpgm/models/classifier.h"
-#include "tpgm/train/options.h"
-#include "tpgm/weights/load_classifier.h"
+#include "tpgm/train/data_setup.h"
+#include "tpgm/train/image_setup.h"
+#include "tpgm/train/model_setup.h"
 
 namespace tpgm {
-
-/// A set of pictures to be scored on.
-struct TestSet {
-  std::string name;
-  SampleSubset subset;
-  bool id = false;  ///< in-distribution
-};
-
-/// How pictures become what a model sees, the same for every command.
-struct Pictures {
-  EvalViewOptions eval;
-  TrainViewOptions train;
-  bool augment = true;   ///< train on `train`, not on `eval`
-  LoaderOptions loader;  ///< device, channels, mean, std, workers and so on; of batches nothing
-};
-
-/// What --device says; nothing for "auto". Throws for what is no device's name.
-std::optional<c10::Device> parse_device(const std::string& text);
-/// The same, with "cuda" or "cpu" for "auto"; throws for a device that is not there. `call` begins messages.
-c10::Device find_device(const std::string& text, const std::string& call);
-
-/// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
-/// the model.
-Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
-                       c10::Device device);
-
-/// The data of a run: its own splits, or what is held out, as the options say; the training domain's own test
-/// first among `tests`.
-struct RunData {
-  std::vector<std::string> classes;
-  SampleSubset train, radius, selection;
-  std::vector<TestSet> tests;
-  std::vector<std::string> notes;
-};
-/// `classes`: in the head's order, or empty for the data set's own. Throws if a picture is in two sets.
-RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes);
-
-/// Tests alone, for a model with these classes, without a training domain: each is a part of options.data_dir
-/// or NAME=PATH. Of a run, with options.train, what open_data() holds out.
-std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes);
-
-/// The classes of a head made from text by the names of the data's folders, which have underscores for
-/// spaces: those of `data` that are among them are renamed to their folders. Nothing if none is; throws if
-/// only some are.
-std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
-                                                          std::vector<std::string> names);
 
 struct Setup {
   TrainOptions options;  ///< with everything that was left open decided, and absolute paths
@@ -74,7 +23,8 @@ struct Setup {
   std::vector<std::string> notes;  ///< for the user to read
 };
 
-/// Throws, before anything is written, for whatever is wrong with the options, files or data.
-Setup prepare(TrainOptions options);
+/// Throws, before anything is written, for whatever is wrong with the options, files or data. Reads the data
+/// set once, and the checkpoint once.
+Setup prepare_run(TrainOptions options);
 
 }  // namespace tpgm

@@ -6,7 +6,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <optional>
 #include <string>
@@ -272,10 +271,7 @@ void TrainingStep::take_step(const Closure& radius_loss) {
   method_.before_step();
   if (options_.clip_grad() > 0) optimizer_.clip_grad_norm(options_.clip_grad());
   optimizer_.step();
-  if (model_.text) {  // as CLIP's authors have it: a larger scale makes training unstable
-    const at::NoGradGuard no_grad;
-    model_.logit_scale.clamp_max_(std::log(100.0));
-  }
+  model_.after_update();
   optimizer_.zero_grad();  // a radius step can use their memory
   method_.after_step(radius_loss);
 }

@@ -195,12 +195,12 @@ std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, 
     path = folder / "config.json";
     if (is_resnet(family) || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   }
-  const MappedFile file(path, kCall);
+  const MappedFile file(path);
   try {
     auto config = parse_config_json(file.bytes(), kind, family);
     return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
   } catch (const Malformed& malformed) {
-    refuse(kCall, path, malformed);
+    refuse(path, malformed);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/script.h"
 #include "tpgm/text/zero_shot.h"
@@ -16,8 +17,6 @@
 
 namespace tpgm {
 namespace {
-
-constexpr const char* kCall = "load_classifier";
 
 // What a checkpoint gives to a classifier.
 struct Parts {
@@ -34,7 +33,8 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
   Parts parts{script, {}, {}, {}, {}};
   keys::kModel.set(result.metadata, model);
   if (checkpoint.empty()) return parts;
-  const Checkpoint opened(checkpoint, "", kCall);
+  const Checkpoint opened(checkpoint);
+  result.checkpoint = opened;
   StateDict backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
@@ -51,7 +51,8 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
 }
 
 Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
-  const Checkpoint checkpoint(file, "", kCall);
+  const Checkpoint checkpoint(file);
+  result.checkpoint = checkpoint;
   ModelWeights weights =
       read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
@@ -72,16 +73,15 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
   if (parts.config && !head.model.empty()) {
     std::vector<std::string> texts;
     ModelConfig made_with = parse_model(head.model);
-    TORCH_CHECK(made_with.family == parts.config->family, "[", kCall, "] '", options.head_file().string(),
+    TORCH_CHECK(made_with.family == parts.config->family, "'", options.head_file().string(),
                 "' was made with a ", to_text(made_with.family), ", and this is a ",
                 to_text(parts.config->family));
     for (const auto& [size, theirs, ours] : conflicts(made_with, *parts.config)) {
       if (size != "image_size" && size != "recompute")
         texts.push_back(fmt::format("{} {}, not {}", size, theirs, ours));
     }
-    TORCH_CHECK(texts.empty(), "[", kCall, "] '", options.head_file().string(),
-                "' was made with another model (", fmt::format("{}", fmt::join(texts, ", ")),
-                "); make one with this");
+    TORCH_CHECK(texts.empty(), "'", options.head_file().string(), "' was made with another model (",
+                fmt::format("{}", fmt::join(texts, ", ")), "); make one with this");
   }
   return std::make_shared<Classifier>(parts.backbone, head.weight, at::Tensor(),
                                       ClassifierOptions(options.classifier()).normalize(true));
@@ -91,8 +91,7 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
 std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
                                           const LoadOptions& options) {
   TORCH_CHECK(
-      parts.head.defined(), "[", kCall, "] ",
-      checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
+      parts.head.defined(), checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
       " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
       "`head`, or train one");
   ClassifierOptions own(options.classifier());
@@ -104,7 +103,7 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
 }  // namespace
 
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
-                                 const LoadOptions& options) {
+                                 const LoadOptions& options) try {
   LoadedClassifier result;
   const Parts parts =
       is_script(model) ? load_script(model, checkpoint, result) : load_model(model, checkpoint, result);
@@ -122,6 +121,8 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
   keys::kNormalize.set(result.metadata, used.normalize());
   if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
   return result;
+} catch (...) {
+  rethrow_from("load_classifier");
 }
 
 }  // namespace tpgm

@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tpgm/io/checkpoint.h"
 #include "tpgm/io/metadata.h"
 #include "tpgm/models/classifier.h"
 
@@ -32,6 +34,8 @@ struct LoadedClassifier {
   /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize and
   /// kLayer of `keys`, and kView and kTemplates where the checkpoint has them.
   Metadata metadata;
+  /// As it was opened, for who wants to know more of it; none if there was no checkpoint.
+  std::optional<Checkpoint> checkpoint;
 };
 
 /// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/weights/config_json.h"
@@ -10,8 +11,6 @@
 
 namespace tpgm {
 namespace {
-
-constexpr const char* kCall = "save_as";
 
 // For their file: what the library reads. For ours: the model, which names alone would not tell.
 Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
@@ -49,10 +48,10 @@ bool overflowed(const at::Tensor& from, const at::Tensor& to) {
 }  // namespace
 
 SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& output,
-                   const SaveOptions& options) {
+                   const SaveOptions& options) try {
   const Renamed theirs = from_ours(weights.tensors, weights.config, options.layout());
-  TORCH_CHECK(theirs.unknown.empty(), "[", kCall, "] '", theirs.unknown.front(),
-              "' has no name in the layout ", to_text(options.layout()));
+  TORCH_CHECK(theirs.unknown.empty(), "'", theirs.unknown.front(), "' has no name in the layout ",
+              to_text(options.layout()));
   std::vector<TensorSpec> specs;
   std::vector<at::Tensor> tensors;
   SavedModel result;
@@ -70,7 +69,7 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
   std::error_code error;
   const bool folder = std::filesystem::is_directory(output, error);
   SafetensorsWriter writer(folder ? output / "model.safetensors" : output, specs,
-                           metadata_for(weights, options), options.shard_size(), kCall);
+                           metadata_for(weights, options), options.shard_size());
   std::vector<std::string> beyond;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor data = tensors[i].to(specs[i].dtype).contiguous().cpu();
@@ -90,7 +89,7 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
         "transformers also needs a config.json, which is written only into a folder: -o DIR/");
     writer.commit();
   } else {
-    AtomicFile config(output / "config.json", kCall);
+    AtomicFile config(output / "config.json");
     const std::string text = huggingface_config(weights.config, weights.has_text());
     config.write(text.data(), text.size());
     config.prepare();
@@ -99,6 +98,8 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
     result.files.push_back(output / "config.json");
   }
   return result;
+} catch (...) {
+  rethrow_from("save_as");
 }
 
 }  // namespace tpgm

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/mismatches.h"
 #include "tpgm/models/registry.h"
@@ -24,14 +25,6 @@ std::string list(std::vector<std::string> names) {
   if (all > 5) names.resize(5);
   for (auto& name : names) name = fmt::format("'{}'", printable(name, 80));
   return fmt::format("{}{}", fmt::join(names, ", "), all > 5 ? fmt::format(" and {} more", all - 5) : "");
-}
-
-StateDict below(const StateDict& tensors, const std::string& prefix) {
-  StateDict result("Tensor");
-  for (const auto& item : tensors) {
-    if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
-  }
-  return result;
 }
 
 // Files from before PyTorch 0.4 have no counters of batches; nothing computes with them.
@@ -165,7 +158,7 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
   }
   TORCH_CHECK(false,
               culprits.text(
-                  kCall, fmt::format(" ('{}')", checkpoint.path().string()),
+                  fmt::format(" ('{}')", checkpoint.path().string()),
                   "a variant that is not known here? As TorchScript any model can be tuned: docs/models.md"));
 }
 
@@ -263,7 +256,7 @@ StateDict ModelWeights::backbone() const {
 
 StateDict ModelWeights::text() const { return below(tensors, "text."); }
 
-ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
+ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) try {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));
   try {
     return read(checkpoint, wanted);
@@ -272,6 +265,8 @@ ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<Mode
     if (error.msg().find(file) == std::string::npos) error.add_context(fmt::format("in {}", file));
     throw;
   }
+} catch (...) {
+  rethrow_from("read_weights");
 }
 
 }  // namespace tpgm

@@ -38,7 +38,6 @@ struct Signature {
   std::string_view start;
   const char* name;
 };
-constexpr std::string_view kJpeg = "\xff\xd8\xff"sv, kPng = "\x89PNG\r\n\x1a\n"sv;
 constexpr Signature kUnread[] = {
     {"GIF8", "a GIF"},           {"BM", "a BMP"},         {"II*\0"sv, "a TIFF"},
     {"MM\0*"sv, "a TIFF"},       {"RIFF", "a WebP"},      {"\0\0\0\x0cjP"sv, "a JPEG 2000"},
@@ -48,24 +47,14 @@ constexpr Signature kUnread[] = {
 
 std::unique_ptr<PictureFormat> open(std::string_view encoded, int64_t max_pixels) {
   if (encoded.empty()) throw Malformed{"it is empty"};
-  if (encoded.starts_with(kJpeg)) return open_jpeg(encoded, max_pixels);
-  if (encoded.starts_with(kPng)) return open_png(encoded, max_pixels);
+  if (const auto* format = format_of(encoded)) return format->open(encoded, max_pixels);
   const auto* known = std::find_if(std::begin(kUnread), std::end(kUnread),
                                    [&](const auto& each) { return encoded.starts_with(each.start); });
   throw Malformed{known == std::end(kUnread) ? "it is no picture" : fmt::format("it is {}", known->name),
-                  "only JPEG and PNG are read"};
+                  fmt::format("only {} are read", format_names())};
 }
 
 }  // namespace
-
-void check_size(int64_t width, int64_t height, int64_t max_pixels) {
-  require(width > 0 && height > 0, "it claims {} x {} pixels", width, height);
-  if (width > max_pixels / height) {
-    throw Malformed{
-        fmt::format("it claims {} x {} pixels, more than the {} that are allowed", width, height, max_pixels),
-        "if it is what it should be, raise `max-pixels`"};
-  }
-}
 
 Picture::Picture(std::string_view encoded, int64_t max_pixels) : format_(open(encoded, max_pixels)) {}
 

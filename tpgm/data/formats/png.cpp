@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void failed(png_structp, png_const_charp message) { throw Malformed{message}; }
 
-/// libpng's state from the first byte to the last row that is wanted.
+// libpng's state from the first byte to the last row that is wanted.
 class Reader {
  public:
   explicit Reader(std::string_view encoded)

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "tpgm/base/hash.h"
+
 namespace tpgm {
 namespace {
 
@@ -153,8 +155,7 @@ constexpr std::string_view kDraw = "glyphs 366: ", kSecondDraw = "glyphs 366, fi
 std::span<const FontPackage> glyph_packages() { return kPackages; }
 
 uint64_t stable_hash(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  uint64_t hash = fnv1a(text);
   // FNV-1a alone leaves the upper bits of short texts much alike.
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;

@@ -92,7 +92,7 @@ struct Font::Face {
   }
 };
 
-void require_freetype(const char*) {}
+void require_freetype() {}
 
 Font::Font(const std::filesystem::path& file, int64_t index) : face_(std::make_unique<Face>()) {
   TORCH_CHECK(FT_Init_FreeType(&face_->library) == 0, "[Font] FreeType does not start");

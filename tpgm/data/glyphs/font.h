@@ -12,8 +12,8 @@
 
 namespace tpgm {
 
-/// Throws, for `call`, where tpgm was built without FreeType.
-void require_freetype(const char* call);
+/// Throws where tpgm was built without FreeType.
+void require_freetype();
 
 /// Pixels of a glyph's picture, each way.
 inline constexpr int64_t kGlyphSize = 32;

@@ -168,7 +168,7 @@ void write_shards(const std::vector<GlyphPicture>& pictures, const fs::path& fol
   std::optional<TarWriter> tar;
   int64_t shards = 0;
   for (const auto& picture : pictures) {
-    if (!tar) tar.emplace(folder / fmt::format("glyphs-{:06}.tar", shards++), "write_glyphs");
+    if (!tar) tar.emplace(folder / fmt::format("glyphs-{:06}.tar", shards++));
     tar->add(picture.name, picture.png);
     if (tar->size() < kShardBytes && &picture != &pictures.back()) continue;
     tar->commit();
@@ -179,7 +179,7 @@ void write_shards(const std::vector<GlyphPicture>& pictures, const fs::path& fol
 }  // namespace
 
 GlyphFonts find_glyph_fonts() {
-  require_freetype("find_glyph_fonts");
+  require_freetype();
   GlyphFonts fonts;
   const auto files = font_files(fonts);
   std::vector<std::vector<Examined>> examined(files.size());

@@ -5,14 +5,14 @@
 
 namespace tpgm {
 
-void require_freetype(const char* call) {
-  TORCH_CHECK(false, "[", call,
-              "] this tpgm was built without FreeType; install it (Debian, Ubuntu: apt-get install ",
+void require_freetype() {
+  TORCH_CHECK(false,
+              "[Font] this tpgm was built without FreeType; install it (Debian, Ubuntu: apt-get install "
               "libfreetype-dev) and build again");
 }
 
 struct Font::Face {};
-Font::Font(const std::filesystem::path&, int64_t) { require_freetype("Font"); }
+Font::Font(const std::filesystem::path&, int64_t) { require_freetype(); }
 Font::~Font() = default;
 int64_t Font::count() const { return 0; }
 std::string Font::family() const { return {}; }

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "tpgm/base/untrusted.h"
+#include "tpgm/data/formats/format.h"
 
 namespace tpgm {
 namespace {
@@ -43,9 +44,10 @@ class Walk {
     std::vector<Samples> result;
     for (const auto& [part, classes] : parts_) {
       if (const auto empty = empty_.find(part); empty != empty_.end()) {
-        TORCH_CHECK(
-            false, "[read_image_folder] '", printable((root_ / part / empty->second).string(), kMaxPath),
-            "' is among class folders and holds no picture (.jpg, .jpeg, .png); fill it or take it away");
+        TORCH_CHECK(false, "[read_image_folder] '",
+                    printable((root_ / part / empty->second).string(), kMaxPath),
+                    "' is among class folders and holds no picture (", format_suffixes(),
+                    "); fill it or take it away");
       }
       result.push_back(samples(part, classes));
     }
@@ -64,8 +66,8 @@ class Walk {
     Unread others;
     for (const auto& [ending, unread] : unread_) {
       if (kPictures.contains(ending)) {
-        notes.push_back(fmt::format("not read, as only JPEG and PNG are: {} {}, such as '{}'", unread.count,
-                                    ending, printable(unread.first, kMaxPath)));
+        notes.push_back(fmt::format("not read, as only {} are: {} {}, such as '{}'", format_names(),
+                                    unread.count, ending, printable(unread.first, kMaxPath)));
       } else {
         if (others.count == 0) others.first = unread.first;
         others.count += unread.count;

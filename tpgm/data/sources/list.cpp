@@ -6,6 +6,7 @@
 #include <fstream>
 #include <unordered_set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -103,8 +104,8 @@ Samples parse_image_list(std::string_view text, const fs::path& root) {
   return samples;
 }
 
-Samples read_image_list(const fs::path& list) {
-  const MappedFile file(list, "read_image_list");
+Samples read_image_list(const fs::path& list) try {
+  const MappedFile file(list);
   try {
     fs::path root = list.parent_path();
     Samples samples = parse_image_list(file.bytes(), root);
@@ -121,24 +122,25 @@ Samples read_image_list(const fs::path& list) {
     set_part_of_file(samples, list.stem().string());
     return samples;
   } catch (const Malformed& malformed) {
-    refuse("read_image_list", list, malformed);
+    refuse(list, malformed);
   }
+} catch (...) {
+  rethrow_from("read_image_list");
 }
 
-void write_image_list(const Samples& samples, const std::vector<int64_t>& indices, const fs::path& list) {
-  TORCH_CHECK(samples.in_files(), "[write_image_list] '", samples.title(),
-              "' lies in shards, and a list names files");
-  AtomicFile file(list, "write_image_list");
+void write_image_list(const Samples& samples, const std::vector<int64_t>& indices, const fs::path& list) try {
+  TORCH_CHECK(samples.in_files(), "'", samples.title(), "' lies in shards, and a list names files");
   std::string text;
   for (const int64_t i : indices) {
-    TORCH_CHECK(samples.label(i) >= 0, "[write_image_list] '", samples.place(i), "' has no label");
+    TORCH_CHECK(samples.label(i) >= 0, "'", samples.place(i), "' has no label");
     const std::string place = fs::absolute(samples.place(i)).lexically_normal().string();
-    TORCH_CHECK(place.find('\n') == std::string::npos, "[write_image_list] a file's name holds a newline: '",
+    TORCH_CHECK(place.find('\n') == std::string::npos, "a file's name holds a newline: '",
                 printable(place, kMaxPath), "'");
     text += fmt::format("{} {}\n", place, samples.label(i));
   }
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file(list, text);
+} catch (...) {
+  rethrow_from("write_image_list");
 }
 
 bool is_image_list(const fs::path& file) {

@@ -19,10 +19,10 @@ struct ShardOptions {
   TORCH_ARG(int64_t, max_pixels) = kMaxPixels;
 };
 
-/// Writes `folder`/PART-000000.tar and on, with NUMBER_NAME.jpg (or .png) and NUMBER_NAME.cls for every
-/// picture, and classes.txt: what tar_shards.h reads, and WebDataset. Bytes are those of the files.
-/// `progress` is told 1 for each picture. The folder appears when all is in it; throws c10::Error, naming the
-/// file, for one that cannot be read or is no picture.
+/// Writes `folder`/PART-000000.tar and on, with NUMBER_NAME.jpg (or the suffix of its format) and
+/// NUMBER_NAME.cls for every picture, and classes.txt: what tar.h reads, and WebDataset. Bytes are those of
+/// the files. `progress` is told 1 for each picture. The folder appears when all is in it; throws c10::Error,
+/// naming the file, for one that cannot be read or is no picture.
 void write_shards(const Dataset& data, const std::vector<Dataset::Part>& parts,
                   const std::filesystem::path& folder, const ShardOptions& options = {},
                   const std::function<void(size_t)>& progress = {});

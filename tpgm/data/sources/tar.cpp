@@ -10,9 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/io/file.h"
 
 namespace tpgm {
@@ -79,7 +81,7 @@ bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
   if (!std::all_of(labels.begin(), labels.end(), is_number)) return false;
   for (const auto& label : labels) {
     const int64_t number = *parse_number<int64_t>(label);
-    TORCH_CHECK(number >= 0 && number < kMostClasses, "[read_tar_shards] '", first.string(),
+    TORCH_CHECK(number >= 0 && number < kMostClasses, "'", first.string(),
                 "' and its neighbours have a label ", number, "; expected 0 to ", kMostClasses - 1);
   }
   return true;
@@ -98,7 +100,7 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
     if (classes.empty()) {
       for (int32_t i = 0; i < count; ++i) classes.push_back(std::to_string(i));
     }
-    TORCH_CHECK(count <= static_cast<int32_t>(classes.size()), "[read_tar_shards] '", first.string(),
+    TORCH_CHECK(count <= static_cast<int32_t>(classes.size()), "'", first.string(),
                 "' and its neighbours have a label ", count - 1, ", but their list of classes has ",
                 classes.size());
     return numbers;
@@ -107,15 +109,14 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
     classes.assign(labels.begin(), labels.end());
     sort_classes(classes);
   }
-  TORCH_CHECK(static_cast<int64_t>(classes.size()) <= kMostClasses, "[read_tar_shards] '", first.string(),
+  TORCH_CHECK(static_cast<int64_t>(classes.size()) <= kMostClasses, "'", first.string(),
               "' and its neighbours have ", classes.size(), " different labels; are they captions?");
   std::map<std::string, int32_t> positions_of;
   for (size_t i = 0; i < classes.size(); ++i) positions_of.emplace(classes[i], static_cast<int32_t>(i));
   for (const auto& label : labels) {
     const auto found = positions_of.find(label);
-    TORCH_CHECK(found != positions_of.end(), "[read_tar_shards] '", first.string(),
-                "' and its neighbours have a label '", printable(label),
-                "' that is neither a number nor in their list of classes");
+    TORCH_CHECK(found != positions_of.end(), "'", first.string(), "' and its neighbours have a label '",
+                printable(label), "' that is neither a number nor in their list of classes");
     numbers.insert(*found);
   }
   return numbers;
@@ -164,12 +165,12 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
   return samples;
 }
 
-std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
-  TORCH_CHECK(!shards.empty(), "[read_tar_shards] no shard was given");
+std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
+  TORCH_CHECK(!shards.empty(), "no shard was given");
   Collected all;
   for (size_t i = 0; i < shards.size(); ++i) {
     try {
-      const MappedFile file(shards[i], "read_tar_shards");
+      const MappedFile file(shards[i]);
       TarReader tar(file.size(),
                     [&](uint64_t at, char* to, size_t size) { std::memcpy(to, file.data() + at, size); });
       for (auto& sample : index_shard(tar)) {
@@ -180,11 +181,11 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
             {std::move(sample), static_cast<uint32_t>(i)});
       }
     } catch (const Malformed& malformed) {
-      refuse("read_tar_shards", shards[i], malformed);
+      refuse(shards[i], malformed);
     }
   }
-  TORCH_CHECK(all.total > 0, "[read_tar_shards] '", shards.front().string(), "'",
-              shards.size() > 1 ? " and the others" : "", ": no picture (.jpg, .jpeg, .png) is in there");
+  TORCH_CHECK(all.total > 0, "'", shards.front().string(), "'", shards.size() > 1 ? " and the others" : "",
+              ": no picture (", format_suffixes(), ") is in there");
 
   // Class folders in place of labels.
   if (all.labelled == 0) {
@@ -205,9 +206,8 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
   for (const auto& [folder, entries] : all.parts) {
     for (const auto& entry : entries) {
       if (!entry.sample.label.empty()) all.labels.insert(entry.sample.label);
-      TORCH_CHECK(all.labelled == 0 || !entry.sample.label.empty(), "[read_tar_shards] '",
-                  shards[entry.shard].string(), "': '", printable(entry.sample.picture),
-                  "' has no label (.cls or .json), and others have one");
+      TORCH_CHECK(all.labelled == 0 || !entry.sample.label.empty(), "'", shards[entry.shard].string(), "': '",
+                  printable(entry.sample.picture), "' has no label (.cls or .json), and others have one");
     }
   }
 
@@ -229,6 +229,8 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) {
     }
   }
   return result;
+} catch (...) {
+  rethrow_from("read_tar_shards");
 }
 
 }  // namespace tpgm

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 #include "tpgm/io/file.h"
@@ -13,8 +12,8 @@ namespace tpgm {
 /// that the same content is the same file.
 class TarWriter {
  public:
-  /// `call` is whom errors blame. Throws as AtomicFile does.
-  TarWriter(const std::filesystem::path& path, const std::string& call) : file_(path, call) {}
+  /// Throws as AtomicFile does.
+  explicit TarWriter(const std::filesystem::path& path) : file_(path) {}
 
   /// `name` with '/' between folders.
   void add(std::string_view name, std::string_view bytes);

@@ -25,7 +25,7 @@ struct Curve {
 };
 
 double value_of(const ReportRow& row, const std::string& key) {
-  const auto settings = essence(row.run().settings);
+  const auto settings = identity_settings(row.run().settings);
   const auto found = settings.find(key);
   return found == settings.end() ? std::numeric_limits<double>::quiet_NaN() : to_number(found->second);
 }
@@ -35,7 +35,7 @@ Curve longest(const std::vector<const ReportRow*>& rows) {
   Curve best;
   std::set<std::string> keys;
   for (const auto* row : rows) {
-    for (const auto& [key, value] : essence(row->run().settings)) {
+    for (const auto& [key, value] : identity_settings(row->run().settings)) {
       if (std::isfinite(to_number(value))) keys.insert(key);
     }
   }
@@ -44,7 +44,7 @@ Curve longest(const std::vector<const ReportRow*>& rows) {
   for (const auto& key : order) {
     std::map<Settings, std::vector<const ReportRow*>> alike;
     for (const auto* row : rows) {
-      auto rest = essence(row->run().settings);
+      auto rest = identity_settings(row->run().settings);
       if (!std::isfinite(value_of(*row, key))) continue;
       rest.erase(key);
       alike[rest].push_back(row);
@@ -145,8 +145,8 @@ const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
       continue;
     }
     bool same = true;
-    const auto theirs = essence(row.run().settings);
-    for (const auto& [key, value] : essence(settings)) {
+    const auto theirs = identity_settings(row.run().settings);
+    for (const auto& [key, value] : identity_settings(settings)) {
       const auto found = theirs.find(key);
       same = same && (key == "method" || found == theirs.end() || found->second == value);
     }
@@ -157,7 +157,8 @@ const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
 
 const ReportRow* begin_of(const Curve& wise, const RunSet& runs) {
   const auto& options = wise.rows.front()->run().options;
-  if (options.head == "fresh") return nullptr;  // WISE leaves a fresh head as it was trained
+  if (options.head.is(HeadSource::Kind::kFresh))
+    return nullptr;  // WISE leaves a fresh head as it was trained
   for (const auto& row : runs.rows) {
     const auto& own = row.run().options;
     if (row.is_anchor() && own.checkpoint == options.checkpoint && own.head == options.head) return &row;

@@ -157,29 +157,22 @@ std::vector<double> constant(size_t count, double value) { return std::vector<do
 
 const Origin& Origins::of(const FinishedRun& run) {
   TrainOptions options = run.options;
-  // The anchor itself, as prepare() makes it before any method sees it.
+  // The anchor itself, as prepare_run() makes it before any method sees it.
   options.method = "ft";
   options.method_options.clear();
   options.weights.clear();
   options.lp_epochs.reset();
   options.lp_lr.reset();
   options.epochs = options.warmup_epochs = options.patience = 0;
-  options.device = "cpu";
-  Settings key;
-  for (const auto& [name, value] : run.settings) {
-    for (const char* counts : {"model", "checkpoint", "head", "classnames", "templates", "vocab", "data-dir",
-                               "train", "test", "id", "class-list", "fraction", "radius-fraction",
-                               "selection-fraction", "test-fraction", "split-seed"}) {
-      if (name == counts) key[name] = value;
-    }
-    if (name == "seed" && options.checkpoint.empty()) key[name] = value;  // then the weights are drawn
-  }
+  options.device = c10::kCPU;
+  Settings key = only(run.settings, Trait::kModel | Trait::kData);
+  if (options.checkpoint.empty()) key["seed"] = to_text(options.seed);  // then the weights are drawn
   for (const auto& [opened, origin] : opened_) {
     if (opened == key) return origin;
   }
   Origin origin;
   try {
-    const auto setup = prepare(options);
+    const auto setup = prepare_run(options);
     origin = {setup.model, setup.data.tests, setup.data.classes, ""};
   } catch (const std::exception& error) {
     const auto* torch = dynamic_cast<const c10::Error*>(&error);

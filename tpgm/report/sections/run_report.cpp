@@ -152,7 +152,7 @@ std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, con
   folder.replace_extension();
   std::vector<fs::path> files = {html};
   const auto write = [&](const std::string& name, const std::string& text) {
-    write_text(folder / name, text);
+    write_file(folder / name, text);
     files.push_back(folder / name);
   };
   with_folder(folder, [&] {
@@ -167,7 +167,7 @@ std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, con
         if (!figure->csv.empty()) write(figure->id + ".csv", figure->csv);
       }
     }
-    write_text(html, to_html(page));
+    write_file(html, to_html(page));
   });
   return files;
 }

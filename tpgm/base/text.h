@@ -1,0 +1,148 @@
+// Values as flags, recipes and saved states spell them: keywords of enumerations, numbers, lists.
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tpgm/base/untrusted.h"
+
+namespace tpgm {
+
+/// The keywords of an enumeration, in the order in which --help lists them. Specialised beside each:
+///
+///     template <>
+///     struct Words<Decode> {
+///       static constexpr std::pair<Decode, const char*> all[] = {{Decode::kExact, "exact"}, ...};
+///     };
+template <class E>
+struct Words;
+
+/// A type with a spelling of its own. Specialised beside the type, with
+///
+///     static std::string type();                            // for --help and errors: "int|end"
+///     static std::string write(const T& value);
+///     static bool read(const std::string& text, T& value);  // false: `text` is none
+template <class T>
+struct TextOf;
+
+template <class T>
+concept HasTextOf = requires { TextOf<T>::type(); };
+
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+/// A value as text: "l2", "0.01", "true", "head.*,fc.*"; "auto" for an optional that is not set.
+template <class T>
+std::string to_text(const T& value) {
+  if constexpr (HasTextOf<T>) {
+    return TextOf<T>::write(value);
+  } else if constexpr (kIsOptional<T>) {
+    return value ? to_text(*value) : "auto";
+  } else if constexpr (std::is_enum_v<T>) {
+    for (const auto& [each, word] : Words<T>::all) {
+      if (each == value) return word;
+    }
+    return "?";
+  } else if constexpr (kIsVector<T>) {
+    return fmt::format("{}", fmt::join(value, ","));
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+/// The type as a reader of --help wants it: "float", "int", "bool", "globs", "text", "floats", or the
+/// keywords of an enumeration.
+template <class T>
+std::string type_name() {
+  if constexpr (HasTextOf<T>) {
+    return TextOf<T>::type();
+  } else if constexpr (kIsOptional<T>) {
+    return type_name<typename T::value_type>();
+  } else if constexpr (std::is_enum_v<T>) {
+    std::vector<std::string> words;
+    for (const auto& [each, word] : Words<T>::all) words.emplace_back(word);
+    return fmt::format("{}", fmt::join(words, "|"));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "bool";
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return "int";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "float";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "text";
+  } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+    return "floats";
+  } else {
+    static_assert(std::is_same_v<T, std::vector<std::string>>);
+    return "globs";
+  }
+}
+
+/// The inverse of to_text. Throws, naming `option`, if `text` is not of the type.
+template <class T>
+void from_text(const std::string& option, const std::string& text, T& value) {
+  if constexpr (HasTextOf<T>) {
+    if (TextOf<T>::read(text, value)) return;
+  } else if constexpr (kIsOptional<T>) {
+    value.reset();
+    if (text != "auto") from_text(option, text, value.emplace());
+    return;
+  } else if constexpr (std::is_enum_v<T>) {
+    for (const auto& [each, word] : Words<T>::all) {
+      if (text != word) continue;
+      value = each;
+      return;
+    }
+  } else if constexpr (std::is_same_v<T, bool>) {
+    if (text == "true" || text == "false") {
+      value = text == "true";
+      return;
+    }
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+    return;
+  } else if constexpr (kIsVector<T>) {
+    value.clear();
+    for (size_t begin = 0; begin < text.size();) {
+      const auto end = std::min(text.find(',', begin), text.size());
+      from_text(option, text.substr(begin, end - begin), value.emplace_back());
+      begin = end + 1;
+    }
+    return;
+  } else {
+    const auto* last = text.data() + text.size();
+    T parsed{};
+    const auto result = std::from_chars(text.data(), last, parsed);
+    if (result.ec == std::errc() && result.ptr == last) {
+      value = parsed;
+      return;
+    }
+  }
+  TORCH_CHECK(false, option, " must be ", type_name<T>(), ", not '", printable(text), "'");
+}
+
+/// from_text() of a value by itself; the error begins with "must be".
+template <class T>
+T parsed(const std::string& text) {
+  T value{};
+  from_text("[parsed]", text, value);
+  return value;
+}
+
+}  // namespace tpgm

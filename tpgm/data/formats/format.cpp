@@ -1,0 +1,62 @@
+// The table of image formats.
+#include "tpgm/data/formats/format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "tpgm/base/untrusted.h"
+
+namespace tpgm {
+
+const std::vector<ImageFormat>& image_formats() {
+  static const std::vector<ImageFormat> formats{{"JPEG", "\xff\xd8\xff", {".jpg", ".jpeg"}, open_jpeg},
+                                                {"PNG", "\x89PNG\r\n\x1a\n", {".png"}, open_png}};
+  return formats;
+}
+
+const ImageFormat* format_of(std::string_view encoded) {
+  for (const auto& format : image_formats()) {
+    if (encoded.starts_with(format.magic)) return &format;
+  }
+  return nullptr;
+}
+
+bool has_image_suffix(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string ending(name.substr(dot));
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return std::any_of(image_formats().begin(), image_formats().end(), [&](const ImageFormat& format) {
+    return std::find(format.suffixes.begin(), format.suffixes.end(), ending) != format.suffixes.end();
+  });
+}
+
+std::string format_names() {
+  std::vector<std::string> names;
+  for (const auto& format : image_formats()) names.emplace_back(format.name);
+  const std::string last = names.back();
+  names.pop_back();
+  return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
+std::string format_suffixes() {
+  std::vector<std::string_view> suffixes;
+  for (const auto& format : image_formats())
+    suffixes.insert(suffixes.end(), format.suffixes.begin(), format.suffixes.end());
+  return fmt::format("{}", fmt::join(suffixes, ", "));
+}
+
+void check_size(int64_t width, int64_t height, int64_t max_pixels) {
+  require(width > 0 && height > 0, "it claims {} x {} pixels", width, height);
+  if (width > max_pixels / height) {
+    throw Malformed{
+        fmt::format("it claims {} x {} pixels, more than the {} that are allowed", width, height, max_pixels),
+        "if it is what it should be, raise `max-pixels`"};
+  }
+}
+
+}  // namespace tpgm

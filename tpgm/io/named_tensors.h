@@ -1,0 +1,13 @@
+// Tensors by name, in an order: a state dict, an anchor, what is in a file.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/ordered_dict.h>
+
+#include <string>
+
+namespace tpgm {
+
+using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
+
+}  // namespace tpgm

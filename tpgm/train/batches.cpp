@@ -1,0 +1,69 @@
+#include "tpgm/train/batches.h"
+
+#include <c10/util/Exception.h>
+
+#include "tpgm/data/mix.h"
+#include "tpgm/data/random.h"
+#include "tpgm/train/parts.h"
+
+namespace tpgm {
+namespace {
+
+constexpr uint64_t kMixPurpose = 0x3141;  // of the random stream
+
+std::unique_ptr<Loader> loader_of(const Setup& setup, const SampleSubset& subset, const View& view,
+                                  int64_t batch_size, bool shuffle) {
+  LoaderOptions options = setup.pictures.loader;
+  options.batch_size(batch_size).shuffle(shuffle).drop_last(shuffle);
+  return std::make_unique<Loader>(subset, view, options);
+}
+
+}  // namespace
+
+BatchSource batches_of(Loader& loader) {
+  return {loader.batches(), [&](int64_t epoch, int64_t first) { loader.start(epoch, first); },
+          [&] { return loader.next(); },
+          [&](int64_t index) { return loader.subset().samples->place(index); }};
+}
+
+std::unique_ptr<Loader> training_loader(const Setup& setup) {
+  const auto& pictures = setup.pictures;
+  const View view = pictures.augment ? View(pictures.train) : View(pictures.eval);
+  return loader_of(setup, setup.data.train, view, setup.options.batch_size, true);
+}
+
+std::unique_ptr<Loader> radius_loader(const Setup& setup) {
+  if (setup.data.radius.size() == 0) return nullptr;
+  const int64_t batch_size = setup.options.radius_batch_size.value_or(1);
+  return loader_of(setup, setup.data.radius, setup.pictures.eval, batch_size, true);
+}
+
+std::unique_ptr<Loader> evaluation_loader(const Setup& setup, const SampleSubset& subset) {
+  const int64_t batch_size = setup.options.validation_batch_size.value_or(1);
+  return loader_of(setup, subset, setup.pictures.eval, batch_size, false);
+}
+
+MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t epoch, int64_t number,
+                     int64_t classes) {
+  Random random(static_cast<uint64_t>(options.seed), static_cast<uint64_t>(epoch),
+                static_cast<uint64_t>(number), kMixPurpose);
+  const Mix mix = draw_mix(mix_of(options), batch.images.size(2), batch.images.size(3), random);
+  const bool mixes = options.mixup > 0 || options.cutmix > 0;
+  return {mix_images(batch.images, mix),
+          mixes ? mix_targets(batch.labels, classes, mix, options.smoothing) : batch.labels};
+}
+
+TrainingStep::RadiusBatch RadiusBatches::next() {
+  std::optional<Batch> batch;
+  for (int64_t tries = 0; !batch || batch->indices.empty(); ++tries) {  // empty: none of it could be read
+    TORCH_CHECK(tries < 2 * source_.batches, "[train] none of the radius data can be read");
+    const int64_t epoch = drawn_ / source_.batches;
+    if (epoch != epoch_) source_.start(epoch, drawn_ % source_.batches);
+    epoch_ = epoch;
+    batch = source_.next();
+    ++drawn_;
+  }
+  return {batch->images, batch->labels};
+}
+
+}  // namespace tpgm

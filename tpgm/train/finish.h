@@ -1,0 +1,65 @@
+// The end of a run: the method's finish(), the tests, the result.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tpgm/methods/method.h"
+#include "tpgm/train/evaluate.h"
+#include "tpgm/train/run_log.h"
+#include "tpgm/train/setup.h"
+
+namespace tpgm {
+
+struct TestResult {
+  std::string name;
+  bool id = false;
+  Accuracy accuracy;
+};
+
+struct TrainResult {
+  bool finished = false;  ///< false: stopped; the run log has its state
+  int64_t steps = 0, skipped_steps = 0;
+  int64_t best_epoch = 0;  ///< 0: before the first
+  double selection = 0;    ///< accuracy of the result on selection data, %; NaN without any
+  std::vector<TestResult> tests;
+  double seconds = 0;
+};
+/// For result.json, and for sweeps to read.
+RunLog::Json to_json(const TrainResult& result, const TrainOptions& options);
+/// `value`, or null if it is not finite, which JSON cannot say.
+RunLog::Json json_number(double value);
+
+/// Scores the model on the tests of the setup. `log`, which may be null, gets each result and all
+/// predictions. `on_batch` may throw to stop.
+std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
+                                    const std::function<void()>& on_batch);
+
+/// The radii of a method while its finish() learns them. How many steps that takes is not known: of many,
+/// only every second, fourth, ... is kept.
+class RadiusHistory {
+ public:
+  /// With every `stride`-th step to begin with.
+  explicit RadiusHistory(int64_t stride) : stride_(stride) {}
+
+  /// Called before each radius step.
+  void note(const Method& method);
+  /// All of them, and those that the method ended with.
+  void write(RunLog& log, int64_t step, const Method& method) const;
+
+ private:
+  std::vector<std::pair<int64_t, NamedNumbers>> radii_;  // by steps of finish()
+  int64_t steps_ = 0, stride_;
+};
+
+/// "3 of 20 tensors went back to the pre-trained weights"; empty for a method that learns no ratios.
+std::string returned_tensors(const Method& method);
+
+/// What could not be read, a sentence for each loader (with its name; it may be null) and each test.
+std::vector<std::string> unreadable_images(const std::vector<std::pair<const Loader*, const char*>>& loaders,
+                                           const std::vector<TestResult>& tests);
+
+}  // namespace tpgm

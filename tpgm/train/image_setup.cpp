@@ -1,0 +1,80 @@
+// What the options, the checkpoint and the model's family say of images.
+#include "tpgm/train/image_setup.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "tpgm/models/registry.h"
+#include "tpgm/models/script.h"
+
+namespace tpgm {
+namespace {
+
+LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<double, 3>& usual) {
+  if (given.empty()) return usual;
+  TORCH_CHECK(given.size() != 2, "[train] `mean` and `std` take one number or three");
+  return given.size() == 1 ? LoaderOptions::Triple{given[0], given[0], given[0]}
+                           : LoaderOptions::Triple{given[0], given[1], given[2]};
+}
+
+}  // namespace
+
+ImageView view_of(const Pictures& pictures) {
+  const auto &mean = pictures.loader.mean(), &std = pictures.loader.std();
+  return {{mean.begin(), mean.end()},
+          {std.begin(), std.end()},
+          pictures.eval.crop_pct(),
+          to_text(pictures.eval.interpolation())};
+}
+
+Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
+                       c10::Device device) {
+  const std::string model_name = keys::kModel.at(metadata);
+  const ImageView own = keys::kView.of(metadata);
+  const Family family = is_script(model_name) ? Family::kResNet : parse_model(model_name).family;
+  const Normalization usual = normalization(family);
+  auto interpolation = Interpolation::kBicubic;
+  if (own.interpolation) from_text("the checkpoint's interpolation", *own.interpolation, interpolation);
+  interpolation = options.interpolation.value_or(interpolation);
+  Pictures pictures;
+  pictures.augment = !options.no_aug;
+  pictures.eval.image_size(model.backbone->image_size())
+      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(is_clip(family) ? 1 : 0.875)))
+      .decode(options.decode)
+      .interpolation(interpolation);
+  const auto& jitter = options.color_jitter;
+  const auto strength = [&](size_t i) {
+    return jitter.size() == 1 ? (i < 3 ? jitter[0] : 0) : i < jitter.size() ? jitter[i] : 0;
+  };
+  RandAugmentOptions augment;
+  if (!options.rand_augment.empty()) augment.num_ops(static_cast<int64_t>(options.rand_augment[0]));
+  if (options.rand_augment.size() > 1) augment.magnitude(static_cast<int64_t>(options.rand_augment[1]));
+  pictures.train.image_size(model.backbone->image_size())
+      .scale({options.crop_scale[0], options.crop_scale[1]})
+      .ratio({options.crop_ratio[0], options.crop_ratio[1]})
+      .hflip(options.hflip)
+      .color_jitter(ColorJitterOptions()
+                        .brightness(strength(0))
+                        .contrast(strength(1))
+                        .saturation(strength(2))
+                        .hue(strength(3)))
+      .rand_augment(augment)
+      .decode(options.train_decode)
+      .interpolation(interpolation);
+  const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  pictures.loader.device(device)
+      .channels(model.backbone->channels())
+      .mean(triple(options.mean.empty() ? own.mean : options.mean, usual.mean))
+      .std(triple(options.std.empty() ? own.std : options.std, usual.std))
+      .workers(options.workers > 0 ? options.workers : threads)
+      .max_pixels(options.max_pixels)
+      .on_bad_image(options.on_bad_image)
+      .cache(options.cache.bytes)
+      .seed(static_cast<uint64_t>(options.seed));
+  return pictures;
+}
+
+}  // namespace tpgm

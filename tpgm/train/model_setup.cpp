@@ -1,0 +1,251 @@
+// From options to a classifier: fresh, from a checkpoint, or from text.
+#include "tpgm/train/model_setup.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tpgm/base/names.h"
+#include "tpgm/base/untrusted.h"
+#include "tpgm/io/checkpoint.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/models/script.h"
+#include "tpgm/text/zero_shot.h"
+#include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/weights.h"
+
+namespace tpgm {
+namespace {
+
+using Kind = HeadSource::Kind;
+
+constexpr const char* kNoCheckpoint =
+    "no `checkpoint`: all weights are drawn from the seed, and are their own anchor";
+
+void add_notes(const std::string& checkpoint, const std::vector<std::string>& from,
+               std::vector<std::string>& notes) {
+  for (const auto& note : from) notes.push_back(fmt::format("'{}': {}", checkpoint, note));
+}
+
+std::shared_ptr<Classifier> fresh_model(const std::string& name, int64_t classes, Metadata& metadata) {
+  ModelConfig config = parse_model(name);
+  set_defaults(config);
+  auto backbone = make_backbone(config);
+  backbone->reset_parameters();
+  keys::kModel.set(metadata, to_text(config));
+  return std::make_shared<Classifier>(std::move(backbone), ClassifierOptions().num_classes(classes));
+}
+
+// The rows of `wanted` among the head's `known` classes.
+std::shared_ptr<Classifier> with_rows(const Classifier& model, const std::vector<std::string>& known,
+                                      const std::vector<std::string>& wanted, const std::string& checkpoint) {
+  std::vector<int64_t> rows;
+  for (const auto& name : wanted) {
+    const auto found = std::find(known.begin(), known.end(), name);
+    TORCH_CHECK(found != known.end(), "[train] `head` checkpoint: '", checkpoint, "' knows no class '",
+                printable(name), "'; the nearest is '", printable(nearest(name, known)),
+                "'. Take a fresh head with `head` fresh");
+    rows.push_back(found - known.begin());
+  }
+  const at::Tensor index = at::tensor(rows);
+  const at::Tensor weight = model.head->weight.detach().index_select(0, index);
+  const at::Tensor bias =
+      model.options().bias() ? model.head->bias.detach().index_select(0, index) : at::Tensor();
+  return std::make_shared<Classifier>(model.backbone, weight, bias,
+                                      ClassifierOptions(model.options()).num_classes(0));
+}
+
+// What the classes are called in sentences.
+std::vector<std::string> names_for(const TrainOptions& options, std::vector<std::string> classes) {
+  if (options.classnames.empty()) {
+    for (auto& name : classes) std::replace(name.begin(), name.end(), '_', ' ');
+    return classes;
+  }
+  auto names = load_class_names(options.classnames);
+  TORCH_CHECK(names.size() == classes.size(), "[train] `classnames` '", options.classnames, "' has ",
+              names.size(), " names, the data ", classes.size(), " classes");
+  return names;
+}
+
+// Both towers of CLIP, from the checkpoint or fresh.
+struct Towers {
+  std::shared_ptr<Clip> clip;
+  ModelConfig config;
+  Layout layout = Layout::kTpgm;
+  Metadata metadata;  // the checkpoint's
+};
+
+Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes) {
+  Towers result;
+  if (options.checkpoint.empty()) {
+    const bool text = options.head.is(Kind::kText);
+    TORCH_CHECK(text && !options.model.empty(), "[train] `head` ", to_text(options.head),
+                text ? " needs a `model` of CLIP's, such as clip-vit, or a `checkpoint`"
+                     : " needs a `checkpoint` of CLIP, both towers");
+    result.config = parse_model(options.model);
+    set_defaults(result.config);
+    result.clip = make_clip(result.config);
+    result.clip->reset_parameters();
+    notes.emplace_back(kNoCheckpoint);
+    return result;
+  }
+  const Checkpoint checkpoint(options.checkpoint);
+  const auto weights = read_weights(
+      checkpoint, options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
+  TORCH_CHECK(weights.has_text(), "[train] `head` ", to_text(options.head), ": '", options.checkpoint,
+              "', a ", to_text(weights.config.family),
+              ", has no text tower; it takes a whole CLIP, both towers");
+  add_notes(options.checkpoint, weights.notes, notes);
+  result.config = weights.config;
+  result.layout = weights.layout;
+  result.metadata = checkpoint.metadata();
+  result.clip = make_clip(result.config);
+  const auto exclude = weights.has_head() ? std::vector<std::string>{"head.*"} : std::vector<std::string>();
+  load_state_dict(*result.clip, weights.tensors, exclude, options.checkpoint);
+  return result;
+}
+
+// A head from text: made once, or in every step.
+ModelSetup load_with_text(const TrainOptions& options, const std::vector<std::string>& classes,
+                          c10::Device device) {
+  ModelSetup result;
+  result.classes = classes;
+  Towers towers = load_towers(options, result.notes);
+  Clip& clip = *towers.clip;
+  const auto templates = find_templates(options.templates, towers.metadata);
+  const auto tokenizer = find_tokenizer(options.vocab, options.checkpoint, *towers.config.vocab);
+  const auto names = names_for(options, classes);
+  towers.config.recompute.reset();  // of how to compute, not of what
+  keys::kModel.set(result.metadata, to_text(towers.config));
+  keys::kLayout.set(result.metadata, to_text(towers.layout));
+  keys::kTemplates.set(result.metadata, templates);
+  keys::kView.copy(towers.metadata, result.metadata);
+  int64_t truncated = 0;
+  if (options.head.is(Kind::kText)) {
+    auto [tokens, cut] = tokenize_classes(*clip.text, tokenizer, names, templates);
+    truncated = cut;
+    result.model = std::make_shared<Classifier>(clip, std::move(tokens));
+  } else {
+    clip.to(device);
+    const auto head = make_zero_shot(*clip.text, clip.logit_scale.detach(), tokenizer, names, templates);
+    truncated = head.truncated;
+    result.model = std::make_shared<Classifier>(clip.visual, head.weight, at::Tensor(),
+                                                ClassifierOptions().normalize(true));
+    keys::kNormalize.set(result.metadata, true);
+  }
+  result.notes.push_back(
+      fmt::format("{} classes from text, '{}' to '{}'", names.size(), names.front(), names.back()));
+  if (truncated > 0)
+    result.notes.push_back(fmt::format("{} sentences are longer than {} tokens and were cut", truncated,
+                                       clip.text->options().context()));
+  return result;
+}
+
+// The checkpoint's own head, or one of a file, for the classes of the data.
+void match_head(const TrainOptions& options, const Dataset& data, const Checkpoint* checkpoint,
+                ModelSetup& setup) {
+  const auto& wanted = data.classes();
+  if (options.head.is(Kind::kCheckpoint)) {
+    const auto known = checkpoint ? keys::kClasses.of(checkpoint->metadata()) : std::vector<std::string>();
+    if (!known.empty()) {
+      setup.model = with_rows(*setup.model, known, wanted, options.checkpoint);
+      if (known.size() > wanted.size())
+        setup.notes.push_back(
+            fmt::format("the head keeps {} of its {} classes", wanted.size(), known.size()));
+      return;
+    }
+  } else if (options.class_list.empty()) {
+    if (auto names = classes_by_folder(data, load_zero_shot(options.head.file).class_names)) {
+      setup.classes = *names;
+      return;
+    }
+    setup.notes.emplace_back(
+        "no folder is called as a class of the head is; they are matched by their order");
+  }
+  TORCH_CHECK(setup.model->num_classes() == static_cast<int64_t>(wanted.size()), "[train] the head has ",
+              setup.model->num_classes(), " classes, the data ", wanted.size(),
+              ": say which is which with `class-list`, or take a fresh head with `head` fresh");
+}
+
+}  // namespace
+
+ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device) {
+  const auto& wanted = data.classes();
+  const auto count = static_cast<int64_t>(wanted.size());
+  const auto& head = options.head;
+  TORCH_CHECK(count > 0, "[train] '", options.data_dir,
+              "' has no labels; training needs classes: a folder of pictures for each");
+  TORCH_CHECK(count > 1, "[train] '", options.data_dir, "' has one class, '", printable(wanted.front()),
+              "'; there is nothing to tell apart");
+  if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) return load_with_text(options, wanted, device);
+  TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
+              "[train] `classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ",
+              to_text(head));
+  ModelSetup result;
+  result.classes = wanted;
+  if (options.checkpoint.empty() && !is_script(options.model)) {
+    TORCH_CHECK(!options.model.empty(), "[train] `model` or `checkpoint` is needed: what to fine-tune");
+    TORCH_CHECK(head.is(Kind::kFresh), "[train] `head` ", to_text(head), " needs a `checkpoint`");
+    result.notes.emplace_back(kNoCheckpoint);
+    result.model = fresh_model(options.model, count, result.metadata);
+    return result;
+  }
+  LoadOptions load;
+  if (head.is(Kind::kFresh)) {
+    load.head(Head::kFresh).classifier(ClassifierOptions().num_classes(count));
+  } else if (head.is(Kind::kFile)) {
+    load.head(Head::kZeroShot).head_file(head.file);
+  }
+  const auto loaded = load_classifier(options.model, options.checkpoint, load);
+  const Checkpoint* checkpoint = loaded.checkpoint ? &*loaded.checkpoint : nullptr;
+  if (head.is(Kind::kFresh) && options.epochs > 0 && !options.head_lr && options.lr < 1e-4) {
+    const bool text = !is_script(options.model) && checkpoint && checkpoint->contains("logit_scale");
+    result.notes.push_back(
+        fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}", options.lr,
+                    text ? ", and `head` zeroshot begins with the names of the classes" : ""));
+  }
+  add_notes(options.checkpoint, loaded.notes, result.notes);
+  result.model = loaded.model;
+  result.metadata = loaded.metadata;
+  if (!head.is(Kind::kFresh)) match_head(options, data, checkpoint, result);
+  return result;
+}
+
+void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) {
+  const auto start = load_classifier("", options.weights, LoadOptions());
+  TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
+              "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
+  const auto theirs = keys::kClasses.of(start.checkpoint->metadata());
+  TORCH_CHECK(theirs.empty() || theirs == classes, "[train] `weights` '", options.weights,
+              "' has the same number of classes in another order, or others");
+  load_state_dict(model, state_dict(*start.model), {}, options.weights);
+}
+
+std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
+                                                          std::vector<std::string> names) {
+  size_t known = 0;
+  const auto head_names = names;
+  std::string unknown;
+  for (const auto& folder : data.classes()) {
+    std::string name = folder;
+    std::replace(name.begin(), name.end(), '_', ' ');
+    const auto found = std::find(head_names.begin(), head_names.end(), name);
+    if (found == head_names.end()) {
+      unknown = name;
+    } else {
+      names[static_cast<size_t>(found - head_names.begin())] = folder;
+      ++known;
+    }
+  }
+  if (known == 0) return std::nullopt;
+  TORCH_CHECK(known == data.classes().size(), "[classes_by_folder] the head has no class '",
+              printable(unknown), "', and has others of the data; the nearest is '",
+              printable(nearest(unknown, head_names)), "'");
+  return names;
+}
+
+}  // namespace tpgm

@@ -1,0 +1,99 @@
+// Recipes in and out, and what beats them.
+#include "tpgm/train/recipe.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tpgm/base/untrusted.h"
+#include "tpgm/train/toml.h"
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+
+Recipe load(const fs::path& file, int depth) {
+  const std::string where = fmt::format("'{}': ", printable(file.string(), kMaxPath));
+  TORCH_CHECK(depth < 8, "[train] ", where, "recipes that are each other's base");
+  const fs::path folder = fs::absolute(file).parent_path();
+  const auto known = option_keys();
+  Recipe recipe, base;
+  for (const auto& [name, values] : read_toml(file)) {
+    const std::string key = option_key(name);
+    const std::string text = fmt::format("{}", fmt::join(values, ","));
+    if (key == "base") {
+      base = load(folder / text, depth + 1);
+    } else if (key == "sweep") {
+      recipe.sweep = values;
+    } else if (key == "seeds") {
+      recipe.seeds = values;
+    } else if (key == "take") {
+      recipe.take = values;
+    } else if (std::find(known.begin(), known.end(), key) == known.end()) {
+      TORCH_CHECK(false, "[train] ", where, "no option '", printable(key), "'; did you mean '",
+                  nearest_option(key, known), "'?");
+    } else {
+      recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
+    }
+  }
+  recipe.settings.merge(base.settings);
+  if (recipe.sweep.empty()) recipe.sweep = base.sweep;
+  if (recipe.seeds.empty()) recipe.seeds = base.seeds;
+  if (recipe.take.empty()) recipe.take = base.take;
+  return recipe;
+}
+
+template <class T>
+std::string toml_value(const T& value) {
+  if constexpr (HasTextOf<T> || std::is_enum_v<T> || std::is_same_v<T, std::string>) {
+    return toml_quoted(to_text(value));
+  } else if constexpr (kIsOptional<T>) {
+    return value ? toml_value(*value) : toml_quoted("auto");
+  } else if constexpr (kIsVector<T>) {
+    std::vector<std::string> texts;
+    for (const auto& each : value) texts.push_back(toml_value(each));
+    return fmt::format("[{}]", fmt::join(texts, ", "));
+  } else {
+    return to_text(value);
+  }
+}
+
+}  // namespace
+
+Recipe load_recipe(const fs::path& file) { return load(file, 0); }
+
+void override_with(Recipe& recipe, const Settings& given) {
+  for (const auto& [key, value] : given) {
+    recipe.settings[key] = value;
+    for (auto* entries : {&recipe.sweep, &recipe.take}) {
+      std::erase_if(*entries, [&key = key](const std::string& entry) {
+        return option_key(entry.substr(0, entry.find('='))) == key;
+      });
+    }
+    if (key == "seed") recipe.seeds.clear();
+  }
+}
+
+std::string to_toml(const TrainOptions& options) {
+  std::string text, group;
+  const auto line = [&](const std::string& key, const std::string& value) {
+    text += fmt::format("{} = {}\n", key, value);
+  };
+  TrainOptions::fields(
+      [&](const char* of, const char* key, Trait, const char*, const auto& value) {
+        if (group != of) text += fmt::format("{}# {}\n", group.empty() ? "" : "\n", of);
+        group = of;
+        line(key, toml_value(value));
+        if (key != std::string("method")) return;
+        for (const auto& [name, method_value] : options.method_options)
+          line(option_key(name), toml_quoted(method_value));
+      },
+      options);
+  return text;
+}
+
+}  // namespace tpgm
