@@ -53,9 +53,8 @@ int main() {
     }
     elastic.finish({});
     std::printf("give %.1f: loss %.3f, distances", give, torch::mse_loss(copy->forward(x), y).item<double>());
-    for (const auto& distance : elastic.constraints().by_name(elastic.constraints().largest())) {
+    for (const auto& distance : elastic.constraints().by_name(elastic.constraints().largest()))
       std::printf("  %s %.2f", distance.key().c_str(), distance.value());
-    }
     std::printf("\n");
   }
 }

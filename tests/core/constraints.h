@@ -92,17 +92,14 @@ inline Tensor on_host(const Tensor& tensor) { return tensor.detach().cpu().to(to
 
 inline std::vector<Tensor> copies(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
-  for (const auto& tensor : tensors) {
-    result.push_back(tensor.detach().clone());
-  }
+  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
   return result;
 }
 
 inline void expect_equal(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t k = 0; k < actual.size(); ++k) {
+  for (size_t k = 0; k < actual.size(); ++k)
     EXPECT_TRUE(torch::equal(actual[k], expected[k])) << "tensor " << k;
-  }
 }
 
 /// |actual − expected| ≤ eps(dtype) · (1 + |expected|), element by element.

@@ -16,7 +16,7 @@ TEST_P(ConstraintsNumbers, MeasureEveryLayoutTypeAndAnchorLikeAten) {
       for (const auto storage : kStorages) {
         Constraints constraints("Test", selected, norm, storage);
         constraints.measure();
-        for (std::int64_t k = 0; k < constraints.size(); ++k) {
+        for (int64_t k = 0; k < constraints.size(); ++k) {
           const auto& [name, weights, anchor] = selected[k];
           const auto rows = distances(weights, anchor, norm == Norm::kMarsMax ? Norm::kMars : norm);
           EXPECT_NEAR(constraints.largest()[k].item<double>(), rows.max().item<double>(),
@@ -57,7 +57,7 @@ TEST_P(ConstraintsNumbers, ProjectLikeAtenAndLeaveRowsInsideUntouched) {
 
         const auto radii = inner(constraints);
         constraints.project(radii);
-        for (std::int64_t k = 0; k < constraints.size(); ++k) {
+        for (int64_t k = 0; k < constraints.size(); ++k) {
           const auto& [name, weights, anchor] = selected[k];
           const auto radius = radii[k].cpu();
           expect_close(weights, literal_projection(before[k], anchor, radius, norm), dtype, name);
@@ -68,9 +68,8 @@ TEST_P(ConstraintsNumbers, ProjectLikeAtenAndLeaveRowsInsideUntouched) {
         EXPECT_TRUE(torch::equal(selected.back().tensor, selected.back().pretrained)) << "n = 0";
 
         constraints.measure();
-        if (dtype == torch::kDouble) {
+        if (dtype == torch::kDouble)
           EXPECT_TRUE((constraints.largest() <= radii * (1 + 1e-9)).all().item<bool>()) << "inside the ball";
-        }
       }
     }
   }
@@ -88,7 +87,7 @@ TEST_P(ConstraintsNumbers, MeasureAndProjectLikeOneAfterTheOther) {
         constraints.project(radii);
         const auto projected = copies(constraints.tensors());
 
-        for (std::size_t k = 0; k < before.size(); ++k) constraints.tensors()[k].detach().copy_(before[k]);
+        for (size_t k = 0; k < before.size(); ++k) constraints.tensors()[k].detach().copy_(before[k]);
         auto elsewhere = constraints.room_for_copies({});
         constraints.load_distances(torch::full_like(measured, NAN));
         constraints.measure_and_project_into(elsewhere, radii);
@@ -105,7 +104,7 @@ TEST_P(ConstraintsNumbers, MeasureAndProjectLikeOneAfterTheOther) {
   }
 }
 
-/// A row's direction from its anchor can be read off it after a projection into nearly nothing.
+// A row's direction from its anchor can be read off it after a projection into nearly nothing.
 TEST_P(ConstraintsNumbers, KeepDirections) {
   for (const auto norm : kNorms) {
     for (const auto dtype : {torch::kFloat, torch::kDouble}) {
@@ -155,20 +154,19 @@ TEST_P(ConstraintsNumbers, InterpolateWithAnyRatio) {
       Constraints constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights);
       const auto before = copies(constraints.tensors());
       constraints.interpolate(torch::full({constraints.size()}, ratio, constraints.scalar_options()));
-      for (std::size_t k = 0; k < selected.size(); ++k) {
+      for (size_t k = 0; k < selected.size(); ++k) {
         const auto& [name, weights, anchor] = selected[k];
         const auto from = on_host(anchor);
         expect_close(weights, from + ratio * (on_host(before[k]) - from), dtype, name);
-        if (ratio == 0 || ratio == 1) {
+        if (ratio == 0 || ratio == 1)
           EXPECT_TRUE(torch::equal(weights, ratio == 0 ? anchor : before[k])) << name;
-        }
       }
     }
   }
 }
 
-/// A loss with a different gradient everywhere.
-Tensor loss_of(const Tensor& tensor, std::size_t k) {
+// A loss with a different gradient everywhere.
+Tensor loss_of(const Tensor& tensor, size_t k) {
   const auto at =
       torch::arange(tensor.numel(), tensor.options().requires_grad(false)).reshape(tensor.sizes());
   return (torch::sin(tensor * (1.0 + 0.1 * static_cast<double>(k))) * torch::cos(at)).sum() +
@@ -185,20 +183,17 @@ TEST_P(ConstraintsNumbers, SlopesAreTheDerivativeOfALossThroughTheProjection) {
     const auto losses = [&](const Tensor& at) {
       constraints.project(at);
       std::vector<Tensor> result;
-      for (std::size_t k = 0; k < selected.size(); ++k) {
-        result.push_back(loss_of(constraints.tensors()[k], k));
-      }
+      for (size_t k = 0; k < selected.size(); ++k) result.push_back(loss_of(constraints.tensors()[k], k));
       return result;
     };
     std::vector<Tensor> gradients;
     const auto here = losses(radii);
-    for (std::size_t k = 0; k < selected.size(); ++k) {
+    for (size_t k = 0; k < selected.size(); ++k)
       gradients.push_back(torch::autograd::grad({here[k]}, {constraints.tensors()[k]})[0]);
-    }
     const auto slopes = constraints.slopes(gradients, radii, Rows::kAtOrBeyond).cpu();
     const auto step = 1e-5 * radii + 1e-9;
     const auto above = losses(radii + step), below = losses(radii - step);
-    for (std::size_t k = 0; k < selected.size(); ++k) {
+    for (size_t k = 0; k < selected.size(); ++k) {
       const auto& [name, weights, anchor] = selected[k];
       const auto radius = radii[k].detach().cpu().requires_grad_(true);
       const auto projected = literal_projection(unprojected[k], anchor, radius, norm);
@@ -270,7 +265,7 @@ TEST_P(ConstraintsNumbers, AddDisplacementToGradients) {
     }
     const auto before = copies(gradients);
     constraints.add_displacement(gradients, -0.7);
-    for (std::size_t k = 0; k < selected.size(); ++k) {
+    for (size_t k = 0; k < selected.size(); ++k) {
       const auto& [name, weights, anchor] = selected[k];
       expect_close(gradients[k], on_host(before[k]) - 0.7 * (on_host(weights) - on_host(anchor)), dtype,
                    name);

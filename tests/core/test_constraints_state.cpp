@@ -18,14 +18,12 @@ TEST_P(ConstraintsState, ProjectFromWhatIsHeldUntilReleased) {
   expect_equal(constraints.held(), before);
   const auto overwrite = [&] {
     const torch::NoGradGuard no_grad;
-    for (auto tensor : constraints.tensors()) {
-      tensor.fill_(7);
-    }
+    for (auto tensor : constraints.tensors()) tensor.fill_(7);
   };
   overwrite();
   const auto radii = inner(constraints);
   constraints.project(radii);
-  for (std::size_t k = 0; k < 2; ++k) {
+  for (size_t k = 0; k < 2; ++k) {
     expect_close(selected[k].tensor,
                  literal_projection(before[k], selected[k].pretrained, radii[k].cpu(), Norm::kMars),
                  torch::kDouble, "from the held copy");
@@ -71,23 +69,22 @@ TEST_P(ConstraintsState, StayInTheirMemory) {
   }
 }
 
-/// Projects after the module has gone to channels-last, either before the distances are measured or while its
-/// weights are held.
+// Projects after the module has gone to channels-last, either before the distances are measured or while its
+// weights are held.
 void expect_projection_in_new_format(std::vector<Selected> selected, AnchorStorage storage, bool while_held) {
   Constraints constraints("Test", selected, Norm::kMars, storage);
   constraints.measure(while_held);
   const auto before = copies(constraints.tensors());
   const auto largest = constraints.largest().clone();
-  for (auto& each : selected) {
+  for (auto& each : selected)
     each.tensor.set_data(each.tensor.detach().contiguous(at::MemoryFormat::ChannelsLast));
-  }
   if (!while_held) {
     constraints.measure();
     EXPECT_TRUE(torch::allclose(constraints.largest(), largest, 1e-12, 0));
   }
   const auto radii = 0.4 * largest;
   constraints.project(radii);
-  for (std::size_t k = 0; k < selected.size(); ++k) {
+  for (size_t k = 0; k < selected.size(); ++k) {
     auto& [name, weights, anchor] = selected[k];
     anchor = storage == AnchorStorage::kBFloat16 ? anchor.to(torch::kBFloat16) : anchor;
     EXPECT_TRUE(weights.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -97,15 +94,11 @@ void expect_projection_in_new_format(std::vector<Selected> selected, AnchorStora
 }
 
 TEST_P(ConstraintsState, TheModuleMayChangeItsMemoryFormat) {
-  for (const auto storage : kStorages) {
-    expect_projection_in_new_format(two(), storage, /*while_held=*/false);
-  }
+  for (const auto storage : kStorages) expect_projection_in_new_format(two(), storage, /*while_held=*/false);
 }
 
 TEST_P(ConstraintsState, TheModuleMayChangeItsMemoryFormatWhileItsWeightsAreHeld) {
-  for (const auto storage : kStorages) {
-    expect_projection_in_new_format(two(), storage, /*while_held=*/true);
-  }
+  for (const auto storage : kStorages) expect_projection_in_new_format(two(), storage, /*while_held=*/true);
 }
 
 TEST_P(ConstraintsState, TheModuleMayMoveToNewMemory) {
@@ -143,9 +136,8 @@ TEST_P(ConstraintsState, WeightsThatAreNotFiniteAreNamedAndNothingIsWritten) {
       EXPECT_TRUE(device().is_cuda() || !constraints.holding());
       EXPECT_TRUE(torch::equal(selected[0].tensor, before[0]));
       EXPECT_TRUE(torch::allclose(selected[1].tensor, before[1], 0, 0, /*equal_nan=*/true));
-      if (device().is_cpu()) {
+      if (device().is_cpu())
         EXPECT_TRUE(torch::equal(constraints.largest(), largest)) << "distances are as before";
-      }
     }
     element.copy_(good);
     constraints.measure();
@@ -192,9 +184,7 @@ TEST_P(ConstraintsState, AFlagOnItsWayIsSeenByPoll) {
   const auto selected = two();
   Constraints constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights);
   constraints.post();
-  if (device().is_cuda()) {
-    torch::cuda::synchronize();
-  }
+  if (device().is_cuda()) torch::cuda::synchronize();
   constraints.poll();  // clean
   if (device().is_cuda()) {
     selected[0].tensor.detach().fill_(NAN);
@@ -211,9 +201,7 @@ TEST_P(ConstraintsState, TensorsMustStayInTheirTypeShapeAndDevice) {
       [](const Tensor& tensor) { return tensor.to(torch::kFloat); },
       [](const Tensor& tensor) { return tensor.reshape({12, 3, 3}); },
       [](const Tensor& tensor) { return tensor.slice(0, 0, 2); }};
-  if (device().is_cuda()) {
-    changes.push_back([](const Tensor& tensor) { return tensor.cpu(); });
-  }
+  if (device().is_cuda()) changes.push_back([](const Tensor& tensor) { return tensor.cpu(); });
   for (const auto& change : changes) {
     auto selected = two();
     Constraints constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights);
@@ -232,9 +220,7 @@ TEST_P(ConstraintsState, TensorsMustStayInTheirTypeShapeAndDevice) {
 
 TEST_P(ConstraintsState, TensorsMustStayInTheirTypeWhileTheyAreHeld) {
   auto selected = two();
-  for (auto& each : selected) {
-    each.tensor.set_data(each.tensor.detach().to(torch::kFloat));
-  }
+  for (auto& each : selected) each.tensor.set_data(each.tensor.detach().to(torch::kFloat));
   Constraints constraints("Test", selected, Norm::kMars, AnchorStorage::kWeights);
   constraints.measure(/*hold=*/true);
   const auto changed = selected[1].tensor.detach().to(torch::kDouble);
@@ -284,9 +270,7 @@ TEST_P(ConstraintsState, AutogradNoticesAProjection) {
     constraints.measure();
     const auto radii = inner(constraints);
     for (auto& each : selected) {
-      if (each.tensor.numel() == 0) {
-        continue;
-      }
+      if (each.tensor.numel() == 0) continue;
       const auto loss = each.tensor.square().sum();  // its gradient needs the values of now
       interpolate ? constraints.interpolate(radii) : constraints.project(radii);
       EXPECT_TRUE(contains(error_of([&] { loss.backward(); }), "modified by an inplace operation"))

@@ -12,15 +12,11 @@ using testing::error_of;
 using testing::Net;
 using torch::Tensor;
 
-/// Everything that an evaluation must leave as it was.
+// Everything that an evaluation must leave as it was.
 struct Trace {
   Trace(Net& net, torch::Device device) : device(device) {
-    for (const auto& module : net->modules()) {
-      training.push_back(module->is_training());
-    }
-    for (const auto& item : net->named_buffers()) {
-      buffers.push_back(item.value().clone());
-    }
+    for (const auto& module : net->modules()) training.push_back(module->is_training());
+    for (const auto& item : net->named_buffers()) buffers.push_back(item.value().clone());
     for (const auto& item : net->named_parameters()) {
       values.push_back(item.value().detach().clone());
       gradients.push_back(item.value().grad().defined() ? item.value().grad().clone() : Tensor());
@@ -46,9 +42,7 @@ class ProbeTest : public testing::OnDevice {
  protected:
   void SetUp() override {
     OnDevice::SetUp();
-    if (IsSkipped()) {
-      return;
-    }
+    if (IsSkipped()) return;
     net->to(device());
     net->hidden->eval();  // not all submodules are in one mode
     testing::loss(net, testing::batch(0, device())).backward();
@@ -76,16 +70,13 @@ TEST_P(ProbeTest, GivesTheLossAndTheGradientsOfEvalMode) {
   EXPECT_FALSE(result.loss.requires_grad());
   EXPECT_FALSE(result.gradients[0].defined());
 
-  for (auto& parameter : parameters) {
-    parameter.mutable_grad() = Tensor();
-  }
+  for (auto& parameter : parameters) parameter.mutable_grad() = Tensor();
   net->eval();
   const auto loss = held_out()();
   loss.backward();
   EXPECT_TRUE(torch::allclose(result.loss, loss, 1e-5));
-  for (std::size_t k = 1; k < parameters.size(); ++k) {
+  for (size_t k = 1; k < parameters.size(); ++k)
     EXPECT_TRUE(torch::allclose(result.gradients[k], parameters[k].grad(), 1e-4, 1e-6)) << k;
-  }
 }
 
 TEST_P(ProbeTest, EvaluatesAtOtherValues) {
@@ -99,8 +90,8 @@ TEST_P(ProbeTest, EvaluatesAtOtherValues) {
   twin->to(device());
   {
     const torch::NoGradGuard no_grad;
-    for (std::size_t k = 0; k < values.size(); ++k) twin->parameters()[k].copy_(values[k]);
-    for (std::size_t k = 0; k < net->buffers().size(); ++k) twin->buffers()[k].copy_(net->buffers()[k]);
+    for (size_t k = 0; k < values.size(); ++k) twin->parameters()[k].copy_(values[k]);
+    for (size_t k = 0; k < net->buffers().size(); ++k) twin->buffers()[k].copy_(net->buffers()[k]);
   }
   auto probe = this->probe();
   const auto expected =
@@ -109,18 +100,16 @@ TEST_P(ProbeTest, EvaluatesAtOtherValues) {
   const Trace before(net, device());
   const auto result = probe.evaluate(held_out(), parameters, values);
   EXPECT_TRUE(torch::allclose(result.loss, expected.loss, 1e-5));
-  for (std::size_t k = 0; k < values.size(); ++k) {
+  for (size_t k = 0; k < values.size(); ++k)
     EXPECT_TRUE(torch::allclose(result.gradients[k], expected.gradients[k], 1e-4, 1e-6)) << k;
-  }
   const auto broken = [&]() -> Tensor { TORCH_CHECK(false, "no data"); };
   EXPECT_TRUE(error_of([&] { probe.evaluate(broken, parameters, values); }).find("no data") !=
               std::string::npos);
   values[1] = torch::zeros({2}).to_sparse();
   EXPECT_NE(error_of([&] { probe.evaluate(held_out(), parameters, values); }), "");
   EXPECT_TRUE(Trace(net, device()) == before);
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
+  for (size_t k = 0; k < parameters.size(); ++k)
     EXPECT_EQ(parameters[k].const_data_ptr(), places[k].const_data_ptr()) << k;
-  }
 }
 
 // One memory for several variables: who sees a parameter's sees its values, in whatever shape and order.
@@ -141,9 +130,8 @@ TEST_P(ProbeTest, OtherValuesReachWhoSharesTheMemory) {
         [&] {
           const auto now = values.to(type);
           EXPECT_TRUE(torch::equal(weight, now));
-          for (const auto& [shared, seen] : {std::pair{same, now}, {turned, now.t()}, {row, now[2]}}) {
+          for (const auto& [shared, seen] : {std::pair{same, now}, {turned, now.t()}, {row, now[2]}})
             EXPECT_TRUE(torch::equal(shared, seen.to(torch::kFloat)));
-          }
           return weight.sum();
         },
         {weight}, {values.to(type)});
@@ -188,9 +176,8 @@ TEST_P(ProbeTest, ClosuresHaveARandomStreamOfTheirOwn) {
   auto probe = this->probe();
   probe.evaluate(drawing(first), net->parameters());
   probe.evaluate(drawing(second), net->parameters());
-  for (const auto& [a, b] : {std::pair{first, second}, std::pair{first, global}, std::pair{second, global}}) {
+  for (const auto& [a, b] : {std::pair{first, second}, std::pair{first, global}, std::pair{second, global}})
     EXPECT_FALSE((a == b).any().item<bool>());
-  }
   torch::manual_seed(5);
   auto other = this->probe();
   other.evaluate(drawing(again), net->parameters());

@@ -20,7 +20,7 @@ class RadiiTest : public testing::OnDevice {
  protected:
   at::TensorOptions options() const { return torch::TensorOptions(torch::kDouble).device(device()); }
   Tensor vector(const std::vector<double>& values) const { return torch::tensor(values, options()); }
-  Radii make(RadiiOptions radii_options, std::size_t count) const {
+  Radii make(RadiiOptions radii_options, size_t count) const {
     return Radii(std::move(radii_options), std::vector<std::string>(count, ""), options());
   }
   void expect_values(const Tensor& actual, const std::vector<double>& expected,
@@ -47,9 +47,7 @@ TEST_P(RadiiTest, StartAtHalfTheSmallestDistanceOrAtEps) {
 
 TEST_P(RadiiTest, AbsoluteRadiiStayAndRelativeOnesFollowTheDistance) {
   auto absolute = make(RadiiOptions(), 1), relative = make(RadiiOptions().scale(RadiusScale::kRelative), 1);
-  for (auto* radii : {&absolute, &relative}) {
-    radii->prepare(vector({2}), vector({2}));
-  }
+  for (auto* radii : {&absolute, &relative}) radii->prepare(vector({2}), vector({2}));
   expect_values(absolute.prepare(vector({10}), vector({10})), {1});
   expect_values(relative.prepare(vector({10}), vector({10})), {5});
 }
@@ -88,18 +86,16 @@ TEST_P(RadiiTest, MoveAsTorchsAdamMovesThem) {
       literal.copy_(torch::maximum(literal, 1e-8 / unit));
       ASSERT_TRUE(torch::allclose(radii.values(), literal * unit, 1e-12, 1e-20)) << "step " << step;
     }
-    if (!relative) {
-      EXPECT_EQ(radii.values()[4].item<double>(), 0.02) << "was meant to run into its limit";
-    }
+    if (!relative) EXPECT_EQ(radii.values()[4].item<double>(), 0.02) << "was meant to run into its limit";
   }
 }
 
-/// The penalty of method.md, literally.
+// The penalty of method.md, literally.
 Tensor penalty(const Tensor& radii, const Tensor& largest, const std::vector<std::string>& groups, double mu,
                double tv) {
   auto total = mu * radii.square().sum();
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (std::size_t j = i; j-- > 0;) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t j = i; j-- > 0;) {
       if (groups[j] == groups[i]) {
         total = total + tv * (radii[i] / largest[i] - radii[j] / largest[j]).abs();
         break;
@@ -158,16 +154,14 @@ TEST_P(RadiiTest, AnyOptimizerCanMoveThem) {
             std::string::npos);
 }
 
-/// Two radii objects that have gone through the same three updates, with a memory (Adam's, or momentum).
+// Two radii objects that have gone through the same three updates, with a memory (Adam's, or momentum).
 class RadiiStateTest : public RadiiTest {
  protected:
   Radii trained(bool built_in, const Tensor& report = {}) {
     Radii radii(built_in ? RadiiOptions() : RadiiOptions().optimizer(sgd(0.01, 0.9)), {"", ""}, options(),
                 report);
     radii.prepare(largest(), largest());
-    for (int i = 0; i < 3; ++i) {
-      step(radii, 0.5 + i);
-    }
+    for (int i = 0; i < 3; ++i) step(radii, 0.5 + i);
     return radii;
   }
   void step(Radii& radii, double slope) {

@@ -51,9 +51,8 @@ TEST(Theory, LossesAndBestAlphaAreThoseOfNormalData) {
 TEST(Theory, RowsDependOnTheirSeedAlone) {
   const auto numbers = [](const TheoryOptions& options) {
     std::vector<double> result;
-    for (const auto& row : check_theorem(options)) {
+    for (const auto& row : check_theorem(options))
       result.insert(result.end(), {row.alpha, row.alpha_best, row.loss_projected, row.bound, row.tightest});
-    }
     return result;
   };
   const auto options = small().draws(2).radius_steps(20);

@@ -24,6 +24,6 @@ enum class AnchorStorage {
 at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage);
 
 /// A hash of names, shapes and bytes, the same on every device: tells one anchor from another.
-std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
+int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
 
 }  // namespace tpgm

@@ -24,11 +24,11 @@
 namespace tpgm {
 namespace {
 
-std::int64_t rows_of(const at::Tensor& tensor, Norm norm) {
+int64_t rows_of(const at::Tensor& tensor, Norm norm) {
   return norm == Norm::kL2 || tensor.dim() < 2 || tensor.numel() == 0 ? 1 : tensor.size(0);
 }
 
-/// True if memory holds exactly the tensor's elements, row after row; inside a row in any order.
+// True if memory holds exactly the tensor's elements, row after row; inside a row in any order.
 bool row_dense(const at::Tensor& tensor, Norm norm) {
   const auto rows = rows_of(tensor, norm);
   return tensor.is_non_overlapping_and_dense() && (rows == 1 || tensor.stride(0) == tensor.numel() / rows);
@@ -38,11 +38,9 @@ at::Tensor dense(const at::Tensor& tensor, Norm norm) {
   return row_dense(tensor, norm) ? tensor : tensor.contiguous();
 }
 
-/// `tensor` in the type and memory order of `like`.
+// `tensor` in the type and memory order of `like`.
 at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type) {
-  if (same_order(tensor, like) && tensor.scalar_type() == type) {
-    return tensor;
-  }
+  if (same_order(tensor, like) && tensor.scalar_type() == type) return tensor;
   return empty_in_order_of(like, type).copy_(tensor);
 }
 
@@ -50,12 +48,12 @@ at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like) {
   return laid_out(tensor, like, like.scalar_type());
 }
 
-/// What kernels take as Operands::narrow.
+// What kernels take as Operands::narrow.
 bool narrow(const at::Tensor& third, const at::Tensor& weights) {
   return third.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
 }
 
-/// On the right device, and invisible to autograd.
+// On the right device, and invisible to autograd.
 struct Guards {
   explicit Guards(at::Device device) : on(device) {}
   at::OptionalDeviceGuard on;
@@ -65,10 +63,8 @@ struct Guards {
 template <class T>
 at::Tensor on_device(const std::vector<T>& values, at::Device device) {
   static_assert(std::is_trivially_copyable_v<T>);
-  auto bytes = at::empty({static_cast<std::int64_t>(values.size() * sizeof(T))}, at::kByte);
-  if (!values.empty()) {
-    std::memcpy(bytes.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
-  }
+  auto bytes = at::empty({static_cast<int64_t>(values.size() * sizeof(T))}, at::kByte);
+  if (!values.empty()) std::memcpy(bytes.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
   return bytes.to(device);
 }
 
@@ -98,18 +94,17 @@ Constraints::Constraints(std::string owner, const std::vector<Selected>& selecte
   plan_tensors_ = on_device(plan_.tensors, device_);
   plan_pieces_ = on_device(plan_.pieces, device_);
   const auto f64 = scalar_options();
-  partials_ = at::empty({2 * static_cast<std::int64_t>(plan_.pieces.size())}, f64);
+  partials_ = at::empty({2 * static_cast<int64_t>(plan_.pieces.size())}, f64);
   tickets_ = at::zeros({size()}, f64.dtype(at::kInt));
   report_ = at::full({1}, kernels::kAllFinite, f64.dtype(at::kInt));
   row_dots_ = at::empty({plan_.rows}, f64);
   distances_ = at::zeros({plan_.rows + 2 * size()}, f64);
   smallest_ = distances_.slice(0, plan_.rows, plan_.rows + size());
   largest_ = distances_.slice(0, plan_.rows + size());
-  if (device_.is_cuda()) {
+  if (device_.is_cuda())
     host_report_ = at::full({1}, kernels::kAllFinite, at::TensorOptions(at::kInt).pinned_memory(true));
-  }
   // An anchor that is not finite would look like bad weights at the first step; say so now.
-  for (std::size_t k = 0; k < anchors_.size(); ++k) {
+  for (size_t k = 0; k < anchors_.size(); ++k) {
     TORCH_CHECK(at::isfinite(anchors_[k]).all().item<bool>(), "[", owner_, "] the anchor of '", names_[k],
                 "' holds NaN or Inf; the pre-trained weights are damaged",
                 storage_ == AnchorStorage::kBFloat16 ? " or too large for bfloat16" : "");
@@ -120,32 +115,26 @@ at::TensorOptions Constraints::scalar_options() const {
   return at::TensorOptions(at::kDouble).device(device_);
 }
 
-std::int64_t Constraints::anchor_fingerprint() const {
-  if (!fingerprint_) {
-    fingerprint_ = fingerprint(names_, anchors_);
-  }
+int64_t Constraints::anchor_fingerprint() const {
+  if (!fingerprint_) fingerprint_ = fingerprint(names_, anchors_);
   return *fingerprint_;
 }
 
 std::vector<at::Tensor> Constraints::gradients() const {
   std::vector<at::Tensor> result;
-  for (const auto& tensor : tensors_) {
-    result.push_back(tensor.grad());
-  }
+  for (const auto& tensor : tensors_) result.push_back(tensor.grad());
   return result;
 }
 
 torch::OrderedDict<std::string, double> Constraints::by_name(const at::Tensor& values) const {
   torch::OrderedDict<std::string, double> result;
   const auto host = values.cpu();
-  for (std::size_t k = 0; k < names_.size(); ++k) {
-    result.insert(names_[k], host.const_data_ptr<double>()[k]);
-  }
+  for (size_t k = 0; k < names_.size(); ++k) result.insert(names_[k], host.const_data_ptr<double>()[k]);
   return result;
 }
 
 void Constraints::check_unchanged() const {
-  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+  for (size_t k = 0; k < tensors_.size(); ++k) {
     const auto& tensor = tensors_[k];
     const auto& layout = plan_.tensors[k].layout;
     TORCH_CHECK(tensor.device() == device_ && dtype_of(tensor.scalar_type()) == layout.weights &&
@@ -156,17 +145,15 @@ void Constraints::check_unchanged() const {
   }
 }
 
-/// The tensors, or dense copies of those that are not.
+// The tensors, or dense copies of those that are not.
 std::vector<at::Tensor> Constraints::dense_tensors() const {
   check_unchanged();
   std::vector<at::Tensor> result;
-  for (const auto& tensor : tensors_) {
-    result.push_back(dense(tensor, norm_));
-  }
+  for (const auto& tensor : tensors_) result.push_back(dense(tensor, norm_));
   return result;
 }
 
-/// What reductions and projections start from.
+// What reductions and projections start from.
 std::vector<at::Tensor> Constraints::sources() const {
   check_unchanged();
   return holding() ? held_ : dense_tensors();
@@ -179,11 +166,9 @@ kernels::Batch Constraints::batch(const std::vector<kernels::Operands>& operands
   batch.pieces = static_cast<const kernels::Piece*>(plan_pieces_.const_data_ptr());
   batch.operands = operands.data();
   batch.partials = partials_.mutable_data_ptr<double>();
-  batch.tickets = reinterpret_cast<std::uint32_t*>(tickets_.mutable_data_ptr<std::int32_t>());
-  batch.report = report_.mutable_data_ptr<std::int32_t>();
-  batch.parallel_for = [](std::int64_t n, const auto& body) {
-    at::parallel_for(0, n, /*grain_size=*/4, body);
-  };
+  batch.tickets = reinterpret_cast<uint32_t*>(tickets_.mutable_data_ptr<int32_t>());
+  batch.report = report_.mutable_data_ptr<int32_t>();
+  batch.parallel_for = [](int64_t n, const auto& body) { at::parallel_for(0, n, /*grain_size=*/4, body); };
   batch.stream = current_stream(device_);
   return batch;
 }
@@ -208,11 +193,9 @@ kernels::Limits Constraints::limits(const at::Tensor& radii) const {
 std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tensor>& weights,
                                                      const std::vector<at::Tensor>& third) {
   std::vector<kernels::Operands> result(weights.size());
-  for (std::size_t k = 0; k < weights.size(); ++k) {
+  for (size_t k = 0; k < weights.size(); ++k) {
     // The module's memory format may have changed since the last call; the anchor follows it.
-    if (!same_order(anchors_[k], weights[k])) {
-      anchors_[k] = store_anchor(anchors_[k], weights[k], storage_);
-    }
+    if (!same_order(anchors_[k], weights[k])) anchors_[k] = store_anchor(anchors_[k], weights[k], storage_);
     result[k].weights = weights[k].const_data_ptr();
     result[k].anchor = anchors_[k].const_data_ptr();
     if (!third.empty() && third[k].defined()) {
@@ -235,10 +218,10 @@ void Constraints::measure(bool hold) {
   }
 }
 
-/// Where to hold copies of `weights`. On the CPU a call may throw, and what was held must still be there.
+// Where to hold copies of `weights`. On the CPU a call may throw, and what was held must still be there.
 std::vector<at::Tensor> Constraints::room_for_held(const std::vector<at::Tensor>& weights) const {
   std::vector<at::Tensor> room;
-  for (std::size_t k = 0; k < weights.size(); ++k) {
+  for (size_t k = 0; k < weights.size(); ++k) {
     const auto& like = weights[k];
     const bool again = device_.is_cuda() && keeps_memory_ && !held_.empty() && same_order(held_[k], like);
     room.push_back(again ? held_[k] : empty_in_order_of(like, like.scalar_type()));
@@ -248,15 +231,13 @@ std::vector<at::Tensor> Constraints::room_for_held(const std::vector<at::Tensor>
 
 void Constraints::release() {
   holding_ = false;
-  if (!keeps_memory_) {
-    held_.clear();
-  }
+  if (!keeps_memory_) held_.clear();
 }
 
 void Constraints::load_held(const std::vector<at::Tensor>& values) {
   const Guards guards(device_);
   const auto like = dense_tensors();
-  for (std::size_t k = 0; k < values.size(); ++k) {
+  for (size_t k = 0; k < values.size(); ++k) {
     TORCH_CHECK(values[k].sizes() == like[k].sizes(), "[", owner_, "] '", names_[k], "' is ",
                 values[k].sizes(), " in the state, ", like[k].sizes(), " in the model");
   }
@@ -265,9 +246,7 @@ void Constraints::load_held(const std::vector<at::Tensor>& values) {
     return;
   }
   auto held = room_for_held(like);
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    held[k].copy_(values[k]);
-  }
+  for (size_t k = 0; k < values.size(); ++k) held[k].copy_(values[k]);
   measure(held, {});
   held_ = std::move(held);
   holding_ = true;
@@ -278,7 +257,7 @@ void Constraints::measure(const std::vector<at::Tensor>& weights, const std::vec
   measure_with([&](const kernels::Norms& norms) { backend_->distances(batch(pointers), row_norm(), norms); });
 }
 
-/// measure(norms). The check on the CPU may throw, and distances are to be as before then.
+// measure(norms). The check on the CPU may throw, and distances are to be as before then.
 template <class Measure>
 void Constraints::measure_with(Measure&& measure) {
   const auto measured = device_.is_cpu() ? at::empty_like(distances_) : distances_;
@@ -297,42 +276,36 @@ void Constraints::load_distances(const at::Tensor& distances) {
 bool Constraints::keep_directions() {
   const Guards guards(device_);
   std::vector<at::Tensor> closest;
-  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+  for (size_t k = 0; k < tensors_.size(); ++k) {
     const auto type = tensors_[k].scalar_type();
-    if (type != at::kFloat && type != at::kDouble) {
-      return false;
-    }
+    if (type != at::kFloat && type != at::kDouble) return false;
     const auto rows = rows_of(tensors_[k], norm_);
     const auto anchor = anchors_[k].to(device_, at::kDouble).reshape({rows, tensors_[k].numel() / rows});
     auto norms = norm_ == Norm::kL2 ? anchor.square().sum(1).sqrt() : anchor.abs().sum(1);
-    if (norm_ == Norm::kMarsMax) {
-      norms.fill_(norms.max());
-    }
+    if (norm_ == Norm::kMarsMax) norms.fill_(norms.max());
     closest.push_back(norms * (type == at::kFloat ? 0x1p-16 : 0x1p-45));
   }
   closest_ = at::cat(closest);
   return true;
 }
 
-/// write(sources, targets), then what a tensor that lies otherwise than its source needs, and word to
-/// autograd that values changed.
+// write(sources, targets), then what a tensor that lies otherwise than its source needs, and word to
+// autograd that values changed.
 template <class Write>
 void Constraints::write_tensors(Write&& write) {
   const Guards guards(device_);
   const auto weights = sources();
   std::vector<at::Tensor> targets;
-  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+  for (size_t k = 0; k < tensors_.size(); ++k) {
     const bool direct = row_dense(tensors_[k], norm_) && same_order(tensors_[k], weights[k]);
     targets.push_back(direct ? tensors_[k] : empty_in_order_of(weights[k], weights[k].scalar_type()));
   }
   write(weights, targets);
-  for (std::size_t k = 0; k < tensors_.size(); ++k) {
-    if (!targets[k].is_same(tensors_[k])) {
+  for (size_t k = 0; k < tensors_.size(); ++k)
+    if (!targets[k].is_same(tensors_[k]))
       tensors_[k].copy_(targets[k]);
-    } else {
+    else
       tensors_[k].unsafeGetTensorImpl()->bump_version();
-    }
-  }
   at::autocast::clear_cache();  // it may hold casts of the old values
 }
 
@@ -372,12 +345,10 @@ void Constraints::project_into(std::vector<at::Tensor>& copies, const at::Tensor
 
 std::vector<at::Tensor> Constraints::room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const {
   std::unordered_set<const at::TensorImpl*> narrow;
-  for (const auto& tensor : in_bfloat16) {
-    narrow.insert(tensor.unsafeGetTensorImpl());
-  }
+  for (const auto& tensor : in_bfloat16) narrow.insert(tensor.unsafeGetTensorImpl());
   const auto like = sources();
   std::vector<at::Tensor> room;
-  for (std::size_t k = 0; k < tensors_.size(); ++k) {
+  for (size_t k = 0; k < tensors_.size(); ++k) {
     const bool is_narrow =
         like[k].scalar_type() == at::kFloat && narrow.contains(tensors_[k].unsafeGetTensorImpl());
     room.push_back(empty_in_order_of(like[k], is_narrow ? at::kBFloat16 : like[k].scalar_type()));
@@ -401,9 +372,7 @@ at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const a
   const auto pointers = operands(weights, laid);
   backend_->slopes(batch(pointers), ratio_of(), rows, norms(), radii.const_data_ptr<double>(),
                    row_dots_.mutable_data_ptr<double>(), result.mutable_data_ptr<double>());
-  if (device_.is_cpu()) {
-    check();
-  }
+  if (device_.is_cpu()) check();
   return result;
 }
 
@@ -418,17 +387,15 @@ Constraints::MeasuredSlopes Constraints::measure_slopes(const std::vector<at::Te
   backend_->measure_slopes(batch(pointers), row_norm(), ratio_of(), rows, norms(),
                            radii.const_data_ptr<double>(), norms(now), row_dots_.mutable_data_ptr<double>(),
                            result.mutable_data_ptr<double>());
-  if (device_.is_cpu()) {
-    check();
-  }
+  if (device_.is_cpu()) check();
   return {result, now.slice(0, plan_.rows + size())};
 }
 
-/// The gradients as kernels read them beside `weights`.
+// The gradients as kernels read them beside `weights`.
 std::vector<at::Tensor> Constraints::laid_out_like(const std::vector<at::Tensor>& weights,
                                                    const std::vector<at::Tensor>& gradients) const {
   std::vector<at::Tensor> laid(gradients.size());
-  for (std::size_t k = 0; k < gradients.size(); ++k) {
+  for (size_t k = 0; k < gradients.size(); ++k) {
     if (gradients[k].defined()) {
       const auto gradient = gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k];
       laid[k] = laid_out(gradient, weights[k],
@@ -442,29 +409,20 @@ void Constraints::add_displacement(std::vector<at::Tensor>& gradients, double fa
   const Guards guards(device_);
   const auto weights = sources();
   std::vector<at::Tensor> laid;
-  for (std::size_t k = 0; k < gradients.size(); ++k) {
-    laid.push_back(laid_out(gradients[k], weights[k]));
-  }
+  for (size_t k = 0; k < gradients.size(); ++k) laid.push_back(laid_out(gradients[k], weights[k]));
   const auto pointers = operands(weights, laid);
   backend_->add_displacement(batch(pointers), factor);
-  for (std::size_t k = 0; k < gradients.size(); ++k) {
-    if (!laid[k].is_same(gradients[k])) {
-      gradients[k].copy_(laid[k]);
-    }
-  }
-  if (device_.is_cpu()) {
-    check();
-  }
+  for (size_t k = 0; k < gradients.size(); ++k)
+    if (!laid[k].is_same(gradients[k])) gradients[k].copy_(laid[k]);
+  if (device_.is_cpu()) check();
 }
 
 void Constraints::expect_finite_loss(const at::Tensor& loss) {
   const Guards guards(device_);
   const auto value = loss.detach().to(scalar_options());
-  radii_backend_->expect_finite(value.const_data_ptr<double>(), static_cast<std::int32_t>(size()),
-                                report_.mutable_data_ptr<std::int32_t>(), current_stream(device_));
-  if (device_.is_cpu()) {
-    check();
-  }
+  radii_backend_->expect_finite(value.const_data_ptr<double>(), static_cast<int32_t>(size()),
+                                report_.mutable_data_ptr<int32_t>(), current_stream(device_));
+  if (device_.is_cpu()) check();
 }
 
 void Constraints::post() {
@@ -479,25 +437,19 @@ void Constraints::post() {
 void Constraints::poll() {
   if (posted_ && !capturing(device_) && posted_->query()) {
     posted_.reset();
-    if (const auto code = host_report_.item<std::int32_t>(); code != kernels::kAllFinite) {
-      raise(code);
-    }
+    if (const auto code = host_report_.item<int32_t>(); code != kernels::kAllFinite) raise(code);
   }
 }
 
 void Constraints::check() {
-  if (capturing(device_)) {
-    return;
-  }
+  if (capturing(device_)) return;
   posted_.reset();
-  if (const auto code = report_.item<std::int32_t>(); code != kernels::kAllFinite) {
-    raise(code);
-  }
+  if (const auto code = report_.item<int32_t>(); code != kernels::kAllFinite) raise(code);
 }
 
-void Constraints::raise(std::int32_t code) {
+void Constraints::raise(int32_t code) {
   report_.fill_(kernels::kAllFinite);
-  const auto count = static_cast<std::int32_t>(size());
+  const auto count = static_cast<int32_t>(size());
   TORCH_CHECK(code != count, "[", owner_,
               "] the loss is NaN or Inf; the call has changed nothing. Look at the batch, or lower the "
               "learning rate");

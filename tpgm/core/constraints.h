@@ -42,7 +42,7 @@ class Constraints {
   /// `owner` names the method in messages. Throws if the tensors are on several devices.
   Constraints(std::string owner, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
 
-  std::int64_t size() const { return static_cast<std::int64_t>(tensors_.size()); }
+  int64_t size() const { return static_cast<int64_t>(tensors_.size()); }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<at::Tensor>& anchors() const { return anchors_; }
@@ -54,7 +54,7 @@ class Constraints {
   /// Per-tensor numbers by name, on the host. Waits for the device.
   torch::OrderedDict<std::string, double> by_name(const at::Tensor& values) const;
   /// Tells this set of anchors from another; see fingerprint().
-  std::int64_t anchor_fingerprint() const;
+  int64_t anchor_fingerprint() const;
 
   /// Measures the distances of the tensors as they are now. With `hold`, also keeps a copy of them: until
   /// release(), slopes and projections start from the held copy, not from the tensors. If it
@@ -137,7 +137,7 @@ class Constraints {
                                           const std::vector<at::Tensor>& third);
   template <class Write>
   void write_tensors(Write&& write);
-  [[noreturn]] void raise(std::int32_t code);
+  [[noreturn]] void raise(int32_t code);
 
   std::string owner_;
   Norm norm_;
@@ -148,7 +148,7 @@ class Constraints {
   std::vector<at::Tensor> anchors_;
   std::vector<at::Tensor> held_;
   bool holding_ = false, keeps_memory_ = false;
-  mutable std::optional<std::int64_t> fingerprint_;
+  mutable std::optional<int64_t> fingerprint_;
 
   const kernels::Backend* backend_;
   const kernels::RadiiBackend* radii_backend_;

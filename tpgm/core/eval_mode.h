@@ -13,16 +13,14 @@ namespace tpgm {
 class EvalMode {
  public:
   explicit EvalMode(torch::nn::Module& module) : module_(module), was_training_(module.is_training()) {
-    for (const auto& child : module.modules(/*include_self=*/false)) {
+    for (const auto& child : module.modules(/*include_self=*/false))
       children_.emplace_back(child, child->is_training());
-    }
     module.eval();
   }
   ~EvalMode() {
     module_.train(was_training_);
-    for (const auto& [child, training] : children_) {  // parents come before their children
+    for (const auto& [child, training] : children_)  // parents come before their children
       child->train(training);
-    }
   }
   EvalMode(const EvalMode&) = delete;
   EvalMode& operator=(const EvalMode&) = delete;

@@ -43,10 +43,10 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
               options_.mu());
   TORCH_CHECK(options_.tv() >= 0 && std::isfinite(options_.tv()), "[Radii] tv must not be negative, and is ",
               options_.tv());
-  const auto count = static_cast<std::int64_t>(groups.size());
-  std::vector<std::int64_t> before(groups.size(), -1), behind(groups.size(), -1);
-  std::map<std::string, std::int64_t> last_of;
-  for (std::int64_t k = 0; k < count; ++k) {
+  const auto count = static_cast<int64_t>(groups.size());
+  std::vector<int64_t> before(groups.size(), -1), behind(groups.size(), -1);
+  std::map<std::string, int64_t> last_of;
+  for (int64_t k = 0; k < count; ++k) {
     const auto [place, is_new] = last_of.try_emplace(groups[k], k);
     if (!is_new) {
       before[k] = std::exchange(place->second, k);
@@ -64,7 +64,7 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
   forget();
 }
 
-/// As new.
+// As new.
 void Radii::forget() {
   numbers_.zero_();
   learned_ = numbers_[kernels::kLearned];
@@ -101,7 +101,7 @@ at::Tensor Radii::ratios() const {
   return at::where(distances_ > 0, at::clamp(radii_ / distances_, 0, 1), at::ones_like(distances_));
 }
 
-/// What both kernels get. The first after save() saves.
+// What both kernels get. The first after save() saves.
 kernels::RadiiCall Radii::call() {
   kernels::RadiiCall call;
   call.count = numbers_.size(1);
@@ -110,14 +110,14 @@ kernels::RadiiCall Radii::call() {
   call.learned = optimizer_ ? learned_.mutable_data_ptr<double>() : nullptr;
   call.relative = options_.scale() == RadiusScale::kRelative;
   // Who has an optimizer of his own waits, and looks at the report himself.
-  call.report = optimizer_ || !report_.defined() ? nullptr : report_.const_data_ptr<std::int32_t>();
+  call.report = optimizer_ || !report_.defined() ? nullptr : report_.const_data_ptr<int32_t>();
   call.save = std::exchange(saves_, false);
   call.stream = current_stream(numbers_.device());
   return call;
 }
 
-/// Gives the optimizer the numbers to move (one of the user's a tensor of its own), and the state it was
-/// saved with, if any. Changes nothing if the factory or the state is bad.
+// Gives the optimizer the numbers to move (one of the user's a tensor of its own), and the state it was
+// saved with, if any. Changes nothing if the factory or the state is bad.
 void Radii::start(const at::Tensor& learned, const std::string& optimizer_state) {
   if (!options_.optimizer()) {
     learned_.copy_(learned);
@@ -146,8 +146,8 @@ void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
   step.largest = largest.const_data_ptr<double>();
   step.mu = options_.mu();
   step.tv = options_.tv();
-  step.before = before_.const_data_ptr<std::int64_t>();
-  step.behind = behind_.const_data_ptr<std::int64_t>();
+  step.before = before_.const_data_ptr<int64_t>();
+  step.behind = behind_.const_data_ptr<int64_t>();
   step.lr = options_.lr();
   step.beta1 = kBeta1;
   step.beta2 = kBeta2;
@@ -166,9 +166,7 @@ void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
 }
 
 std::string Radii::save_optimizer() const {
-  if (!optimizer_) {
-    return {};
-  }
+  if (!optimizer_) return {};
   torch::serialize::OutputArchive archive;
   optimizer_->save(archive);
   std::ostringstream stream;
@@ -191,9 +189,8 @@ void Radii::roll_back(const Snapshot& snapshot) {
 }
 
 void Radii::go_back() {
-  if (!std::exchange(saves_, false)) {  // else nobody has moved them yet
+  if (!std::exchange(saves_, false))  // else nobody has moved them yet
     numbers_.copy_(saved_);
-  }
 }
 
 NamedTensors Radii::state_dict() const {
@@ -205,7 +202,7 @@ NamedTensors Radii::state_dict() const {
     if (optimizer_) {
       auto bytes = save_optimizer();
       state.insert("optimizer",
-                   at::from_blob(bytes.data(), {static_cast<std::int64_t>(bytes.size())}, at::kByte).clone());
+                   at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).clone());
     } else {
       state.insert("moments", moments_.cpu().clone());
     }
@@ -244,11 +241,10 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   }
   radii_.copy_(state["radii"]);
   distances_.copy_(state["distances"]);
-  if (moments) {
+  if (moments)
     moments_.copy_(*moments);
-  } else {
+  else
     moments_.zero_();
-  }
 }
 
 }  // namespace tpgm

@@ -24,9 +24,7 @@ at::Tensor unit(const at::Tensor& vector) { return vector / at::linalg_norm(vect
 double mean_length(const at::Tensor& rows) { return rows.square().sum(1).sqrt().mean().item<double>(); }
 
 Problem draw(const TheoryOptions& options, double epsilon, at::Generator& generator) {
-  const auto normal = [&](std::vector<std::int64_t> shape) {
-    return at::randn(shape, generator, at::kDouble);
-  };
+  const auto normal = [&](std::vector<int64_t> shape) { return at::randn(shape, generator, at::kDouble); };
   Problem problem;
   problem.truth = normal({options.dims()});
   problem.pretrained = problem.truth + epsilon * unit(normal({options.dims()}));
@@ -45,7 +43,7 @@ double loss_at(const Problem& problem, double alpha, const at::Tensor& points) {
   return points.mv(model - problem.truth).abs().mean().item<double>();
 }
 
-/// α learned on the held-out points, by projecting into a learned radius as a method does.
+// α learned on the held-out points, by projecting into a learned radius as a method does.
 double learn_alpha(const TheoryOptions& options, const Problem& problem, const at::Tensor& points) {
   auto weights = problem.finetuned.clone();
   Constraints constraints("theory", {{"theta", weights, problem.pretrained}}, Norm::kL2,
@@ -54,7 +52,7 @@ double learn_alpha(const TheoryOptions& options, const Problem& problem, const a
               constraints.scalar_options());
   constraints.measure(/*hold=*/true);
   radii.prepare(constraints.smallest(), constraints.largest());
-  for (std::int64_t i = 0; i < options.radius_steps(); ++i) {
+  for (int64_t i = 0; i < options.radius_steps(); ++i) {
     constraints.project(radii.values());
     const auto residual = points.mv(weights - problem.truth);
     const auto gradient = points.t().mv(residual.sign()) / static_cast<double>(points.size(0));
@@ -76,14 +74,14 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
   TORCH_CHECK(
       options.radius_steps() >= 0 && std::isfinite(options.drift()) && !options.epsilons().empty(),
       "[theory] radius_steps must not be negative, drift must be a number, and there must be an epsilon");
-  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(options.seed()));
+  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(options.seed()));
   std::vector<TheoryRow> rows;
   for (const auto epsilon : options.epsilons()) {
     TORCH_CHECK(epsilon > 0 && std::isfinite(epsilon), "[theory] epsilon must be positive, and is ", epsilon);
     TheoryRow row;
     row.epsilon = epsilon;
     std::vector<double> learned;
-    for (std::int64_t i = 0; i < options.draws(); ++i) {
+    for (int64_t i = 0; i < options.draws(); ++i) {
       const auto problem = draw(options, epsilon, generator);
       const auto held_out = at::randn({options.held_out(), options.dims()}, generator, at::kDouble);
       const auto points = at::randn({options.test_points(), options.dims()}, generator, at::kDouble);
@@ -120,12 +118,8 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
          {&row.alpha_best, &row.loss_pretrained, &row.loss_finetuned, &row.loss_projected, &row.bound}) {
       *sum /= count;
     }
-    for (const auto alpha : learned) {
-      row.alpha += alpha / count;
-    }
-    for (const auto alpha : learned) {
-      row.alpha_spread += (alpha - row.alpha) * (alpha - row.alpha) / count;
-    }
+    for (const auto alpha : learned) row.alpha += alpha / count;
+    for (const auto alpha : learned) row.alpha_spread += (alpha - row.alpha) * (alpha - row.alpha) / count;
     row.alpha_spread = std::sqrt(row.alpha_spread);
     rows.push_back(row);
   }

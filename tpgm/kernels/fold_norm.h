@@ -17,7 +17,7 @@ namespace tpgm::kernels {
 /// float, or double with kFloat64.
 struct Absorb {
   DType dtype = DType::kFloat32;
-  std::int64_t rows = 0, cols = 0;
+  int64_t rows = 0, cols = 0;
   const void* weights = nullptr;
   Norm norm;
 

@@ -16,39 +16,39 @@
 
 namespace tpgm::kernels {
 
-enum class DType : std::uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
+enum class DType : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
 
 /// One tensor, seen as `rows` rows of `cols` elements that lie densely one row after the other. The order of
 /// the elements inside a row does not matter, as long as weights, anchor and gradient share it. An empty
 /// tensor is one row of no elements.
 struct Layout {
-  std::int64_t rows = 1;
-  std::int64_t cols = 0;
+  int64_t rows = 1;
+  int64_t cols = 0;
   DType weights = DType::kFloat32;  // also the gradient's and the output's, but see Operands::narrow
   DType anchor = DType::kFloat32;   // `weights`, or kBFloat16
 };
 
 /// A run of elements for one thread or one block: whole rows, or a part of one row.
 struct Piece {
-  std::int64_t row;    // first row
-  std::int64_t begin;  // first element, counted from the tensor's start
-  std::int32_t rows;   // how many rows it touches
-  std::int32_t size;   // how many elements it has
-  std::int32_t tensor;
+  int64_t row;    // first row
+  int64_t begin;  // first element, counted from the tensor's start
+  int32_t rows;   // how many rows it touches
+  int32_t size;   // how many elements it has
+  int32_t tensor;
 };
 
 struct TensorPlan {
   Layout layout;
-  std::int64_t first_row;  // of this tensor in arrays that hold all rows of all tensors
-  std::int32_t first_piece;
-  std::int32_t pieces;
-  std::int32_t pieces_per_row;  // > 1: rows are longer than a piece; 1: a piece holds whole rows
+  int64_t first_row;  // of this tensor in arrays that hold all rows of all tensors
+  int32_t first_piece;
+  int32_t pieces;
+  int32_t pieces_per_row;  // > 1: rows are longer than a piece; 1: a piece holds whole rows
 };
 
 struct Plan {
   std::vector<TensorPlan> tensors;
   std::vector<Piece> pieces;
-  std::int64_t rows = 0;  // of all tensors
+  int64_t rows = 0;  // of all tensors
 };
 
 Plan make_plan(const std::vector<Layout>& layouts);
@@ -62,13 +62,12 @@ struct Operands {
 };
 
 /// Runs body(begin, end) over [0, n) on as many threads as it likes.
-using ParallelFor =
-    std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
+using ParallelFor = std::function<void(int64_t n, const std::function<void(int64_t, int64_t)>& body)>;
 
 /// `report` holds the smallest code of what was found not to be finite, kAllFinite if nothing was:
 /// k for the weights (or anchor) of tensor k, tensors + 1 + k for its gradient; `tensors` itself is the
 /// caller's. Nobody but the caller resets it.
-inline constexpr std::int32_t kAllFinite = std::numeric_limits<std::int32_t>::max();
+inline constexpr int32_t kAllFinite = std::numeric_limits<int32_t>::max();
 
 /// The tensors and the scratch memory of a call. Pointers are to the memory of the backend's device, except
 /// `plan` and `operands` (host; read before the call returns).
@@ -78,13 +77,13 @@ struct Batch {
   const Piece* pieces = nullptr;        // plan->pieces
   const Operands* operands = nullptr;   // one per tensor
   double* partials = nullptr;           // two per piece
-  std::uint32_t* tickets = nullptr;     // one per tensor, zero before and after each call (CUDA)
-  std::int32_t* report = nullptr;
+  uint32_t* tickets = nullptr;          // one per tensor, zero before and after each call (CUDA)
+  int32_t* report = nullptr;
   ParallelFor parallel_for;  // CPU
   void* stream = nullptr;    // CUDA: the cudaStream_t
 };
 
-enum class RowNorm : std::uint8_t { kL2, kL1 };
+enum class RowNorm : uint8_t { kL2, kL1 };
 
 /// Distances of all rows from the anchor, and their extremes in each tensor.
 struct Norms {
@@ -95,10 +94,10 @@ struct Norms {
 
 /// How a tensor's ratio follows from its radius γ: every row has its own, min(1, γ / n_r), or all rows share
 /// min(1, γ / max n_r).
-enum class RatioOf : std::uint8_t { kRow, kLargestRow };
+enum class RatioOf : uint8_t { kRow, kLargestRow };
 
 /// Which rows a slope sums: all; those with γ ≤ n_r; those with γ < n_r.
-enum class Rows : std::uint8_t { kAll, kAtOrBeyond, kBeyond };
+enum class Rows : uint8_t { kAll, kAtOrBeyond, kBeyond };
 
 /// How far rows may be from the anchor.
 struct Limits {
@@ -154,6 +153,6 @@ struct PairSums {
 };
 
 /// On the CPU, for vectors that are looked at once and not kept: both of `dtype`, `n` elements.
-PairSums pair_sums(const void* weights, const void* anchor, DType dtype, std::int64_t n);
+PairSums pair_sums(const void* weights, const void* anchor, DType dtype, int64_t n);
 
 }  // namespace tpgm::kernels

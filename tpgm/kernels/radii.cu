@@ -8,16 +8,16 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void step_kernel(RadiiCall call, RadiiStep step) {
-  const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t k = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (k < call.count && save_or_go_back(call, k)) step_one(call, step, k);
 }
 
 __global__ void clamp_kernel(RadiiCall call, const double* largest) {
-  const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t k = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (k < call.count && save_or_go_back(call, k)) clamp_one(call, largest[k], k);
 }
 
-__global__ void expect_finite_kernel(const double* value, std::int32_t code, std::int32_t* report) {
+__global__ void expect_finite_kernel(const double* value, int32_t code, int32_t* report) {
   if (!isfinite(*value)) atomicMin(report, code);
 }
 
@@ -35,7 +35,7 @@ void clamp(const RadiiCall& call, const double* largest) {
   check_launch();
 }
 
-void expect_finite(const double* value, std::int32_t code, std::int32_t* report, void* stream) {
+void expect_finite(const double* value, int32_t code, int32_t* report, void* stream) {
   expect_finite_kernel<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(value, code, report);
   check_launch();
 }

@@ -15,7 +15,7 @@ inline constexpr double kLowestRadius = 1e-8;
 
 /// All arrays are float64, one number per tensor, on the backend's device.
 struct RadiiCall {
-  std::int64_t count = 0;
+  int64_t count = 0;
   double* numbers = nullptr;  // kRadiiRows rows
   double* saved = nullptr;    // the same, to come back to
   double* learned = nullptr;  // null: numbers' own; else an optimizer's that is not ours
@@ -23,7 +23,7 @@ struct RadiiCall {
 
   /// Where this is not clean (see Batch::report), a call puts the saved numbers back and does nothing else.
   /// With `save` it saves the numbers as they are before anything.
-  const std::int32_t* report = nullptr;
+  const int32_t* report = nullptr;
   bool save = false;
 
   void* stream = nullptr;  // CUDA: the cudaStream_t
@@ -35,8 +35,8 @@ struct RadiiStep {
   const double* slopes = nullptr;
   const double* largest = nullptr;  // max n where the slopes were taken
   double mu = 0, tv = 0;
-  const std::int64_t* before = nullptr;  // the neighbours of each tensor in its group; -1: none
-  const std::int64_t* behind = nullptr;
+  const int64_t* before = nullptr;  // the neighbours of each tensor in its group; -1: none
+  const int64_t* behind = nullptr;
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0;
   double* gradient = nullptr;  // not null: write what the step would be along, and take none
 };
@@ -46,7 +46,7 @@ struct RadiiBackend {
   /// γ into [1e-8, largest]; the lower limit holds where they cross.
   void (*clamp)(const RadiiCall&, const double* largest);
   /// Notes `code` in the report if the value is not finite.
-  void (*expect_finite)(const double* value, std::int32_t code, std::int32_t* report, void* stream);
+  void (*expect_finite)(const double* value, int32_t code, int32_t* report, void* stream);
 };
 
 const RadiiBackend& radii_cpu();

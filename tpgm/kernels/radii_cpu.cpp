@@ -7,18 +7,16 @@ namespace tpgm::kernels {
 namespace {
 
 void step(const RadiiCall& call, const RadiiStep& step) {
-  for (std::int64_t k = 0; k < call.count; ++k) {
+  for (int64_t k = 0; k < call.count; ++k)
     if (save_or_go_back(call, k)) step_one(call, step, k);
-  }
 }
 
 void clamp(const RadiiCall& call, const double* largest) {
-  for (std::int64_t k = 0; k < call.count; ++k) {
+  for (int64_t k = 0; k < call.count; ++k)
     if (save_or_go_back(call, k)) clamp_one(call, largest[k], k);
-  }
 }
 
-void expect_finite(const double* value, std::int32_t code, std::int32_t* report, void*) {
+void expect_finite(const double* value, int32_t code, int32_t* report, void*) {
   if (!std::isfinite(*value)) *report = std::min(*report, code);
 }
 

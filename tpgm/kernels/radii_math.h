@@ -18,20 +18,18 @@ TPGM_ANYWHERE inline double* learned_of(const RadiiCall& call) {
 }
 
 /// What a call does about the saved numbers of radius k; false if that is all it does.
-TPGM_ANYWHERE inline bool save_or_go_back(const RadiiCall& call, std::int64_t k) {
+TPGM_ANYWHERE inline bool save_or_go_back(const RadiiCall& call, int64_t k) {
   const bool clean = call.report == nullptr || *call.report == kAllFinite;
-  for (std::int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) {
-    if (call.save) {
+  for (int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count)
+    if (call.save)
       call.saved[at] = call.numbers[at];
-    } else if (!clean) {
+    else if (!clean)
       call.numbers[at] = call.saved[at];
-    }
-  }
   return clean;
 }
 
-TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, std::int64_t first,
-                                         std::int64_t second) {
+TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, int64_t first,
+                                         int64_t second) {
   // Nearer than the lowest radius, that is a constant.
   if (first < 0 || second < 0 || step.largest[first] < kLowestRadius || step.largest[second] < kLowestRadius)
     return 0;
@@ -40,7 +38,7 @@ TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep&
   return change > 0 ? 1 : change < 0 ? -1 : 0;
 }
 
-TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& step, int64_t k) {
   const double largest = step.largest[k];
   if (!(largest > 0)) return 0;
   double gradient = step.slopes[k];
@@ -53,7 +51,7 @@ TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& 
   return call.relative ? gradient * largest : gradient;
 }
 
-TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step, int64_t k) {
   const double gradient = gradient_of(call, step, k);
   if (step.gradient != nullptr) {
     step.gradient[k] = gradient;
@@ -69,7 +67,7 @@ TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step,
   learned_of(call)[k] -= step.lr * m_hat / (std::sqrt(v_hat) + step.eps);
 }
 
-TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, double largest, std::int64_t k) {
+TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, double largest, int64_t k) {
   // Not fmin and fmax, which hide a NaN.
   const auto between = [](double low, double value, double high) {
     const double below = value > high ? high : value;

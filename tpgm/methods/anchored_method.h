@@ -37,9 +37,9 @@ class AnchoredMethod : public Method {
   AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
 
   /// Pieces of a state: a number (throws if it is not there), and all entries under a prefix.
-  static void put(NamedTensors& state, const std::string& name, std::int64_t value);
+  static void put(NamedTensors& state, const std::string& name, int64_t value);
   static void put(NamedTensors& state, const std::string& prefix, const NamedTensors& part);
-  std::int64_t get_int(const NamedTensors& state, const std::string& name) const;
+  int64_t get_int(const NamedTensors& state, const std::string& name) const;
   static NamedTensors get_part(const NamedTensors& state, const std::string& prefix);
 
   const std::string name_;

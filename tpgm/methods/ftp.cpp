@@ -16,8 +16,8 @@ Ftp::Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions optio
   constraints_.keep_held_memory();
 }
 
-/// look() for errors. On CUDA the step that went wrong has been taken before anybody knew; after an error the
-/// radii go on without that step.
+// look() for errors. On CUDA the step that went wrong has been taken before anybody knew; after an error the
+// radii go on without that step.
 template <class Look>
 void Ftp::or_forget(Look&& look) {
   try {
@@ -74,11 +74,10 @@ void Ftp::after_step(const Closure&) {
     radii_.prepare(constraints_.smallest(), constraints_.largest());
   } else {
     constraints_.measure(holds_);  // on the CPU this throws, and nothing has changed
-    if (!radii_.initialised()) {
+    if (!radii_.initialised())
       check();
-    } else {
+    else
       radii_.save_at_next_call();
-    }
     learn();
     constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
   }
@@ -98,16 +97,12 @@ torch::OrderedDict<std::string, double> Ftp::ratios() const {
 
 NamedTensors Ftp::state_dict() const {
   auto state = AnchoredMethod::state_dict();
-  put(state, "stepped", static_cast<std::int64_t>(stepped_));
+  put(state, "stepped", static_cast<int64_t>(stepped_));
   put(state, "radii.", radii_.state_dict());
-  if (options_.mask()) {
-    state.insert("distances", constraints_.distances().cpu().clone());
-  }
-  if (constraints_.holding()) {
-    for (std::size_t k = 0; k < constraints_.held().size(); ++k) {
+  if (options_.mask()) state.insert("distances", constraints_.distances().cpu().clone());
+  if (constraints_.holding())
+    for (size_t k = 0; k < constraints_.held().size(); ++k)
       state.insert("unprojected." + constraints_.names()[k], constraints_.held()[k].cpu().clone());
-    }
-  }
   return state;
 }
 
@@ -123,18 +118,15 @@ void Ftp::load_state_dict(const NamedTensors& state) {
     return *tensor;
   };
   std::vector<at::Tensor> held;
-  if (holds_ && stepped) {
+  if (holds_ && stepped)
     for (const auto& name : constraints_.names()) held.push_back(find("unprojected." + name));
-  }
   const auto distances = options_.mask() ? find("distances") : at::Tensor();
   TORCH_CHECK(!distances.defined() || distances.sizes() == constraints_.distances().sizes(),
               "[Ftp] the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
               constraints_.distances().numel());
   radii_.load_state_dict(name_, get_part(state, "radii."));
   constraints_.load_held(held);
-  if (distances.defined()) {
-    constraints_.load_distances(distances);
-  }
+  if (distances.defined()) constraints_.load_distances(distances);
   stepped_ = stepped;
   slopes_.reset();
 }

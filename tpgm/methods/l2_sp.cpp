@@ -21,11 +21,10 @@ void L2Sp::before_step() {
   std::vector<at::Tensor> gradients;
   for (auto tensor : constraints_.tensors()) {
     auto& gradient = tensor.mutable_grad();
-    if (!gradient.defined()) {
+    if (!gradient.defined())
       gradient = at::zeros_like(tensor);
-    } else if (gradient.is_sparse()) {
+    else if (gradient.is_sparse())
       gradient = gradient.to_dense();
-    }
     gradients.push_back(gradient);
   }
   constraints_.add_displacement(gradients, 2 * options_.mu());

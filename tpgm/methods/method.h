@@ -20,7 +20,7 @@ using NamedNumbers = torch::OrderedDict<std::string, double>;
 /// loop may record one of them (in a CUDA graph) and replay it in place of the others.
 struct StepPlan {
   int kind = 0;
-  std::int64_t radius_losses = 0;  ///< how often after_step() calls its closure
+  int64_t radius_losses = 0;  ///< how often after_step() calls its closure
 };
 
 /// A fine-tuning method, attached to a module for one training run. A loop calls, in every step,

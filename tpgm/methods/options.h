@@ -47,8 +47,8 @@ struct Words<RadiusScale> {
 
 /// How often something happens: every so many optimizer steps, or once, after the last.
 struct Every {
-  std::int64_t steps = 1;
-  constexpr Every(std::int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
+  int64_t steps = 1;
+  constexpr Every(int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
   constexpr bool at_end() const { return steps == -1; }
 };
 inline constexpr Every kEnd = -1;
@@ -68,11 +68,8 @@ std::string to_text(const T& value) {
   if constexpr (kIsOptional<T>) {
     return value ? to_text(*value) : "auto";
   } else if constexpr (std::is_enum_v<T>) {
-    for (const auto& [each, word] : Words<T>::all) {
-      if (each == value) {
-        return word;
-      }
-    }
+    for (const auto& [each, word] : Words<T>::all)
+      if (each == value) return word;
     return "?";
   } else if constexpr (kIsVector<T>) {
     return fmt::format("{}", fmt::join(value, ","));
@@ -91,15 +88,13 @@ std::string type_name() {
     return type_name<typename T::value_type>();
   } else if constexpr (std::is_enum_v<T>) {
     std::vector<std::string> words;
-    for (const auto& [each, word] : Words<T>::all) {
-      words.emplace_back(word);
-    }
+    for (const auto& [each, word] : Words<T>::all) words.emplace_back(word);
     return fmt::format("{}", fmt::join(words, "|"));
   } else if constexpr (std::is_same_v<T, Every>) {
     return "int|end";
   } else if constexpr (std::is_same_v<T, bool>) {
     return "bool";
-  } else if constexpr (std::is_same_v<T, std::int64_t>) {
+  } else if constexpr (std::is_same_v<T, int64_t>) {
     return "int";
   } else if constexpr (std::is_same_v<T, double>) {
     return "float";
@@ -118,9 +113,7 @@ template <class T>
 void from_text(const std::string& option, const std::string& text, T& value) {
   if constexpr (kIsOptional<T>) {
     value.reset();
-    if (text != "auto") {
-      from_text(option, text, value.emplace());
-    }
+    if (text != "auto") from_text(option, text, value.emplace());
     return;
   } else if constexpr (std::is_enum_v<T>) {
     for (const auto& [each, word] : Words<T>::all) {
@@ -131,14 +124,10 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     }
   } else if constexpr (std::is_same_v<T, Every>) {
     value = kEnd;
-    if (text == "end") {
-      return;
-    }
+    if (text == "end") return;
     const auto* last = text.data() + text.size();
     const auto result = std::from_chars(text.data(), last, value.steps);
-    if (result.ec == std::errc() && result.ptr == last && value.steps >= 1) {
-      return;
-    }
+    if (result.ec == std::errc() && result.ptr == last && value.steps >= 1) return;
   } else if constexpr (std::is_same_v<T, bool>) {
     if (text == "true" || text == "false") {
       value = text == "true";
@@ -149,7 +138,7 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     return;
   } else if constexpr (kIsVector<T>) {
     value.clear();
-    for (std::size_t begin = 0; begin < text.size();) {
+    for (size_t begin = 0; begin < text.size();) {
       const auto end = std::min(text.find(',', begin), text.size());
       from_text(option, text.substr(begin, end - begin), value.emplace_back());
       begin = end + 1;

@@ -38,15 +38,13 @@ Entry entry(const std::string& name, const std::string& summary) {
   result.make = [name](torch::nn::Module& module, const NamedTensors& anchor, const Texts& texts) {
     Options options;
     Options::fields(options, [&](const char* option, auto& value, const char*) {
-      if (const auto text = texts.find(option); text != texts.end()) {
+      if (const auto text = texts.find(option); text != texts.end())
         from_text("[" + name + "] " + option, text->second, value);
-      }
     });
-    if constexpr (std::is_constructible_v<M, torch::nn::Module&, const NamedTensors&, Options>) {
+    if constexpr (std::is_constructible_v<M, torch::nn::Module&, const NamedTensors&, Options>)
       return std::make_unique<M>(module, anchor, options);
-    } else {
+    else
       return std::make_unique<M>(module, options);
-    }
   };
   return result;
 }
@@ -73,9 +71,7 @@ const std::vector<Entry>& entries() {
 const std::vector<MethodInfo>& methods() {
   static const auto all = [] {
     std::vector<MethodInfo> result;
-    for (const auto& each : entries()) {
-      result.push_back(each.info);
-    }
+    for (const auto& each : entries()) result.push_back(each.info);
     return result;
   }();
   return all;
@@ -90,9 +86,7 @@ std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& 
       continue;
     }
     std::vector<std::string> known;
-    for (const auto& option : each.info.options) {
-      known.push_back(option.name);
-    }
+    for (const auto& option : each.info.options) known.push_back(option.name);
     for (const auto& [option, text] : options) {
       const auto hint = nearest(option, known);
       TORCH_CHECK(hint == option, "[", name, "] has no option '", option, "'",

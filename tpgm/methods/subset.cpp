@@ -5,21 +5,19 @@
 namespace tpgm {
 namespace {
 
-/// Any module with running statistics of its own: torch::nn::BatchNorm*, and those of other libraries.
+// Any module with running statistics of its own: torch::nn::BatchNorm*, and those of other libraries.
 bool is_batch_norm(const torch::nn::Module& module) {
   const auto buffers = module.named_buffers(/*recurse=*/false);
   return buffers.contains("running_mean") && buffers.contains("running_var");
 }
 
-/// Calls f(owner of the parameter, its own name, its full name, the parameter).
+// Calls f(owner of the parameter, its own name, its full name, the parameter).
 template <class F>
 void for_each_parameter(const torch::nn::Module& module, const std::string& prefix, F& f) {
-  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+  for (const auto& item : module.named_parameters(/*recurse=*/false))
     f(module, item.key(), prefix + item.key(), item.value());
-  }
-  for (const auto& child : module.named_children()) {
+  for (const auto& child : module.named_children())
     for_each_parameter(*child.value(), prefix + child.key() + ".", f);
-  }
 }
 
 }  // namespace
@@ -48,9 +46,7 @@ Subset::Subset(const std::string& owner, torch::nn::Module& module, const Subset
 }
 
 void Subset::unfreeze() {
-  for (auto& parameter : frozen_) {
-    parameter.set_requires_grad(true);
-  }
+  for (auto& parameter : frozen_) parameter.set_requires_grad(true);
   frozen_.clear();
 }
 

@@ -18,8 +18,8 @@ RadiiOptions radii_options(const TpgmOptions& options) {
       .optimizer(options.radius_optimizer());
 }
 
-/// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
-/// globs.
+// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
+// globs.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
                                    const std::vector<std::string>& globs) {
   check_globs("Tpgm", "groups", globs, names);
@@ -54,7 +54,7 @@ Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions op
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
-/// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
+// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
   constraints_.poll();
   // On the device's own time nothing waits, and a flag holds back what is not finite. The first call, and
@@ -62,28 +62,21 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
   const bool wait = constraints_.device().is_cpu() || !radii_.initialised() || !radii_.updates_on_device();
   const auto before = wait ? radii_.snapshot() : Radii::Snapshot();
   const auto check_if_waiting = [&] {
-    if (wait) {
-      constraints_.check();
-    }
+    if (wait) constraints_.check();
   };
   auto projected = radius_steps_ > 0 ? constraints_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
   const bool at_once = radius_steps_ > 0 && radii_.known_before_measuring();
-  if (at_once) {
+  if (at_once)
     constraints_.measure_and_project_into(projected, radii_.values());
-  } else {
+  else
     constraints_.measure();
-  }
   at::Tensor loss;
   try {
     check_if_waiting();
-    if (!wait) {
-      radii_.save_at_next_call();
-    }
+    if (!wait) radii_.save_at_next_call();
     radii_.prepare(constraints_.smallest(), constraints_.largest());
-    for (std::int64_t i = 0; i < radius_steps_; ++i) {
-      if (i > 0 || !at_once) {
-        constraints_.project_into(projected, radii_.values());
-      }
+    for (int64_t i = 0; i < radius_steps_; ++i) {
+      if (i > 0 || !at_once) constraints_.project_into(projected, radii_.values());
       auto result = probe_.evaluate(radius_loss, constraints_.tensors(), projected);
       loss = std::move(result.loss);
       constraints_.expect_finite_loss(loss);
@@ -115,22 +108,17 @@ void Tpgm::project() {
   constraints_.poll();
   const bool wait = !radii_.initialised() || !radii_.updates_on_device();
   constraints_.measure();
-  if (wait) {
+  if (wait)
     constraints_.check();
-  } else {
+  else
     radii_.save_at_next_call();
-  }
   constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
   constraints_.post();
 }
 
 Tpgm::Kind Tpgm::kind() const {
-  if (options_.every().at_end()) {
-    return kNothing;
-  }
-  if (step_ % options_.every().steps == 0) {
-    return kLearn;
-  }
+  if (options_.every().at_end()) return kNothing;
+  if (step_ % options_.every().steps == 0) return kLearn;
   return options_.project() == ProjectWhen::kAlways ? kProject : kNothing;
 }
 
@@ -150,9 +138,8 @@ void Tpgm::after_step(const Closure& radius_loss) {
 
 std::optional<StepPlan> Tpgm::next_step() const {
   const auto next = kind();
-  if (next != kNothing && !(radii_.initialised() && radii_.updates_on_device())) {
+  if (next != kNothing && !(radii_.initialised() && radii_.updates_on_device()))
     return std::nullopt;  // it waits for the device
-  }
   return StepPlan{next, next == kLearn ? radius_steps_ : 0};
 }
 
@@ -162,9 +149,7 @@ void Tpgm::replayed() {
 }
 
 void Tpgm::finish(const Closure& radius_loss) {
-  if (options_.every().at_end()) {
-    learn_and_project(radius_loss);
-  }
+  if (options_.every().at_end()) learn_and_project(radius_loss);
   constraints_.check();
 }
 
@@ -181,7 +166,7 @@ torch::OrderedDict<std::string, double> Tpgm::ratios() const {
 NamedTensors Tpgm::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "step", step_);
-  put(state, "scale", static_cast<std::int64_t>(options_.scale()));
+  put(state, "scale", static_cast<int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
   put(state, "probe.", probe_.state_dict());
   return state;
@@ -190,7 +175,7 @@ NamedTensors Tpgm::state_dict() const {
 void Tpgm::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
-  TORCH_CHECK(get_int(state, "scale") == static_cast<std::int64_t>(options_.scale()),
+  TORCH_CHECK(get_int(state, "scale") == static_cast<int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
   probe_.load_state_dict(get_part(state, "probe."));

@@ -31,7 +31,7 @@ struct TpgmOptions {
   /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
   TORCH_ARG(Every, every) = 1;
   /// Radius updates per call, each on a fresh batch. Default: 1 while training, 200 with every = end.
-  TORCH_ARG(std::optional<std::int64_t>, radius_steps);
+  TORCH_ARG(std::optional<int64_t>, radius_steps);
   TORCH_ARG(double, radius_lr) = 1e-2;
   TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
   TORCH_ARG(double, eps) = 1e-8;
@@ -128,11 +128,11 @@ class Tpgm final : public AnchoredMethod {
   at::Tensor learn(const Closure& radius_loss);
 
   TpgmOptions options_;
-  std::int64_t radius_steps_;
+  int64_t radius_steps_;
   Radii radii_;
   Probe probe_;
   std::vector<at::Tensor> in_bfloat16_;  // of the parameters, those that radius losses read so
-  std::int64_t step_ = 0;
+  int64_t step_ = 0;
 };
 
 }  // namespace tpgm
