@@ -68,8 +68,9 @@ TEST_P(ConstraintsNumbers, ProjectLikeAtenAndLeaveRowsInsideUntouched) {
         EXPECT_TRUE(torch::equal(selected.back().tensor, selected.back().pretrained)) << "n = 0";
 
         constraints.measure();
-        if (dtype == torch::kDouble)
+        if (dtype == torch::kDouble) {
           EXPECT_TRUE((constraints.largest() <= radii * (1 + 1e-9)).all().item<bool>()) << "inside the ball";
+        }
       }
     }
   }
@@ -158,8 +159,9 @@ TEST_P(ConstraintsNumbers, InterpolateWithAnyRatio) {
         const auto& [name, weights, anchor] = selected[k];
         const auto from = on_host(anchor);
         expect_close(weights, from + ratio * (on_host(before[k]) - from), dtype, name);
-        if (ratio == 0 || ratio == 1)
+        if (ratio == 0 || ratio == 1) {
           EXPECT_TRUE(torch::equal(weights, ratio == 0 ? anchor : before[k])) << name;
+        }
       }
     }
   }

@@ -136,8 +136,9 @@ TEST_P(ConstraintsState, WeightsThatAreNotFiniteAreNamedAndNothingIsWritten) {
       EXPECT_TRUE(device().is_cuda() || !constraints.holding());
       EXPECT_TRUE(torch::equal(selected[0].tensor, before[0]));
       EXPECT_TRUE(torch::allclose(selected[1].tensor, before[1], 0, 0, /*equal_nan=*/true));
-      if (device().is_cpu())
+      if (device().is_cpu()) {
         EXPECT_TRUE(torch::equal(constraints.largest(), largest)) << "distances are as before";
+      }
     }
     element.copy_(good);
     constraints.measure();

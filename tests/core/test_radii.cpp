@@ -86,7 +86,9 @@ TEST_P(RadiiTest, MoveAsTorchsAdamMovesThem) {
       literal.copy_(torch::maximum(literal, 1e-8 / unit));
       ASSERT_TRUE(torch::allclose(radii.values(), literal * unit, 1e-12, 1e-20)) << "step " << step;
     }
-    if (!relative) EXPECT_EQ(radii.values()[4].item<double>(), 0.02) << "was meant to run into its limit";
+    if (!relative) {
+      EXPECT_EQ(radii.values()[4].item<double>(), 0.02) << "was meant to run into its limit";
+    }
   }
 }
 

@@ -95,7 +95,7 @@ struct Buffer {
 
 /// What the third operands are: nothing, the gradients, memory full of NaN, the weights themselves, or
 /// nothing in every second tensor and memory full of NaN in the others.
-enum class Third { kNull, kGradient, kPoisoned, kWeights, kEverySecond };
+enum class Operand { kNull, kGradient, kPoisoned, kWeights, kEverySecond };
 
 inline void whole(int64_t n, const std::function<void(int64_t, int64_t)>& body) { body(0, n); }
 
@@ -109,7 +109,7 @@ class Call {
       layouts.push_back(item.layout);
       weights.emplace_back(item.weights, item.offsets[0], device);
       anchor.emplace_back(item.anchor, item.offsets[1], device);
-      third.emplace_back(item.gradient, item.offsets[2], device);
+      operand.emplace_back(item.gradient, item.offsets[2], device);
     }
     plan = make_plan(layouts);
     device_tensors_ = on_device(plan.tensors);
@@ -125,22 +125,24 @@ class Call {
     min = poisoned(count);
     max = poisoned(count);
     row_dots_ = poisoned(plan.rows);
-    slopes_ = poisoned(count);
+    result_ = poisoned(count);
   }
 
   const Backend& backend() const { return device_.is_cuda() ? cuda() : cpu(); }
-  Norms norms() const { return {rows.data_ptr<double>(), min.data_ptr<double>(), max.data_ptr<double>()}; }
+  Distances distances() const {
+    return {rows.data_ptr<double>(), min.data_ptr<double>(), max.data_ptr<double>()};
+  }
 
-  Batch batch(Third mode) {
+  Batch batch(Operand mode) {
     operands_.clear();
     for (size_t k = 0; k < weights.size(); ++k) {
-      if (mode == Third::kPoisoned || mode == Third::kEverySecond) third[k].view.fill_(NAN);
+      if (mode == Operand::kPoisoned || mode == Operand::kEverySecond) operand[k].view.fill_(NAN);
       operands_.push_back({weights[k].view.data_ptr(), anchor[k].view.data_ptr(),
-                           mode == Third::kNull || (mode == Third::kEverySecond && k % 2 == 0) ? nullptr
-                           : mode == Third::kWeights ? weights[k].view.data_ptr()
-                                                     : third[k].view.data_ptr(),
+                           mode == Operand::kNull || (mode == Operand::kEverySecond && k % 2 == 0) ? nullptr
+                           : mode == Operand::kWeights ? weights[k].view.data_ptr()
+                                                       : operand[k].view.data_ptr(),
                            plan.tensors[k].layout.weights == DType::kFloat32 &&
-                               third[k].view.scalar_type() == torch::kBFloat16});
+                               operand[k].view.scalar_type() == torch::kBFloat16});
     }
     Batch batch;
     batch.plan = &plan;
@@ -154,41 +156,46 @@ class Call {
     return batch;
   }
 
-  void distances(RowNorm norm, Third mode = Third::kNull) { backend().distances(batch(mode), norm, norms()); }
-  void project(RatioOf ratio_of, const Tensor& radii, Third mode) {
-    backend().project(batch(mode), ratio_of, norms(), limits(radii));
+  void measure(RowNorm norm, Operand mode = Operand::kNull) {
+    backend().measure(batch(mode), norm, distances());
+  }
+  void project(RatioOf ratio_of, const Tensor& radii, Operand mode) {
+    backend().project(batch(mode), ratio_of, distances(), limits(radii));
   }
   /// `closest` as in Limits, one number for each row.
-  void measure_and_project(RowNorm norm, RatioOf ratio_of, const Tensor& radii, Third mode,
+  void measure_and_project(RowNorm norm, RatioOf ratio_of, const Tensor& radii, Operand mode,
                            const Tensor& closest = {}) {
-    backend().measure_and_project(batch(mode), norm, ratio_of, norms(), limits(radii, closest));
+    backend().measure_and_project(batch(mode), norm, ratio_of, distances(), limits(radii, closest));
   }
-  void interpolate(const Tensor& ratios, Third mode) {
+  void interpolate(const Tensor& ratios, Operand mode) {
     backend().interpolate(batch(mode), (kept_ = ratios.to(device_)).data_ptr<double>());
   }
-  Tensor slopes(RatioOf ratio_of, Rows which, const Tensor& radii, Third mode = Third::kGradient) {
-    backend().slopes(batch(mode), ratio_of, which, norms(), (kept_ = radii.to(device_)).data_ptr<double>(),
-                     row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
-    return slopes_.cpu();
+  Tensor radius_gradients(RatioOf ratio_of, Rows which, const Tensor& radii,
+                          Operand mode = Operand::kGradient) {
+    backend().radius_gradients(batch(mode), ratio_of, which, distances(),
+                               (kept_ = radii.to(device_)).data_ptr<double>(), row_dots_.data_ptr<double>(),
+                               result_.data_ptr<double>());
+    return result_.cpu();
   }
-  Tensor measure_slopes(RowNorm norm, RatioOf ratio_of, Rows which, const Tensor& radii, const Call& now,
-                        Third mode = Third::kGradient) {
-    backend().measure_slopes(batch(mode), norm, ratio_of, which, norms(), limits(radii).radii, now.norms(),
-                             row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
-    return slopes_.cpu();
+  Tensor measure_radius_gradients(RowNorm norm, RatioOf ratio_of, Rows which, const Tensor& radii,
+                                  const Call& now, Operand mode = Operand::kGradient) {
+    backend().measure_radius_gradients(batch(mode), norm, ratio_of, which, distances(), limits(radii).radii,
+                                       now.distances(), row_dots_.data_ptr<double>(),
+                                       result_.data_ptr<double>());
+    return result_.cpu();
   }
-  void add_displacement(double factor) { backend().add_displacement(batch(Third::kGradient), factor); }
+  void add_displacement(double factor) { backend().add_displacement(batch(Operand::kGradient), factor); }
 
   int32_t code() const { return report.item<int32_t>(); }
   void expect_guards(size_t k) const {
-    EXPECT_TRUE(weights[k].guards_hold() && anchor[k].guards_hold() && third[k].guards_hold())
+    EXPECT_TRUE(weights[k].guards_hold() && anchor[k].guards_hold() && operand[k].guards_hold())
         << "tensor " << k;
   }
   Tensor rows_of(size_t k) const {
     return rows.cpu().narrow(0, plan.tensors[k].first_row, plan.tensors[k].layout.rows);
   }
 
-  std::vector<Buffer> weights, anchor, third;
+  std::vector<Buffer> weights, anchor, operand;
   Plan plan;
   Tensor report, rows, min, max;
 
@@ -207,7 +214,7 @@ class Call {
   torch::Device device_;
   Split split_;
   std::vector<Operands> operands_;
-  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, slopes_, kept_, kept_closest_;
+  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, result_, kept_, kept_closest_;
 };
 
 }  // namespace tpgm::kernels

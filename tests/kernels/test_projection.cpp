@@ -64,14 +64,14 @@ Tensor projected_in_aten(const Item& item, const Tensor& ratios) {
 void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
   for (const auto norm : {RowNorm::kL2, RowNorm::kL1}) {
     Call call(items, device);
-    call.distances(norm, Third::kPoisoned);
+    call.measure(norm, Operand::kPoisoned);
     for (size_t k = 0; k < items.size(); ++k) {
       const auto delta = items[k].delta().to(torch::kDouble);
       const auto expected = norm == RowNorm::kL2 ? delta.square().sum(1).sqrt() : delta.abs().sum(1);
       EXPECT_TRUE(torch::allclose(call.rows_of(k), expected, 1e-12, 0)) << "tensor " << k;
       EXPECT_EQ(call.min[k].item<double>(), call.rows_of(k).min().item<double>());
       EXPECT_EQ(call.max[k].item<double>(), call.rows_of(k).max().item<double>());
-      EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].weights)) << "copy of tensor " << k;
+      EXPECT_TRUE(torch::equal(call.operand[k].view.cpu(), items[k].weights)) << "copy of tensor " << k;
       call.expect_guards(k);
       if (::testing::Test::HasFailure()) return;
     }
@@ -85,8 +85,8 @@ void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
       const auto call_rows = call.rows.cpu();
       const auto closest = 0.9 * call_rows.roll(1);  // of any length beside the radii and distances
       for (const auto& [mode, at_once] :
-           {std::pair{Third::kPoisoned, false}, std::pair{Third::kWeights, false},
-            std::pair{Third::kPoisoned, true}, std::pair{Third::kWeights, true}}) {
+           {std::pair{Operand::kPoisoned, false}, std::pair{Operand::kWeights, false},
+            std::pair{Operand::kPoisoned, true}, std::pair{Operand::kWeights, true}}) {
         Call fresh(items, device);
         if (at_once) {
           fresh.measure_and_project(norm, ratio_of, radii, mode, closest);
@@ -102,7 +102,7 @@ void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
               at_once ? torch::clamp_min(closest.narrow(0, tensor.first_row, tensor.layout.rows), radii[k])
                       : radii[k].expand({tensor.layout.rows});
           const auto ratios = ratio_in_aten(norms_in(measured, k), limit);
-          const auto& written = mode == Third::kWeights ? fresh.weights[k] : fresh.third[k];
+          const auto& written = mode == Operand::kWeights ? fresh.weights[k] : fresh.operand[k];
           expect_written(written.view, projected_in_aten(items[k], ratios), items[k], k);
           fresh.expect_guards(k);
           if (::testing::Test::HasFailure()) return;
@@ -115,8 +115,8 @@ void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
         // Where they are measured in the same call, those that say which rows count are others.
         const double farther = measured ? 1.5 : 1;
         fresh.rows = farther * call.rows, fresh.min = farther * call.min, fresh.max = farther * call.max;
-        const auto slopes = measured ? fresh.measure_slopes(norm, ratio_of, which, radii, now)
-                                     : fresh.slopes(ratio_of, which, radii);
+        const auto gradients = measured ? fresh.measure_radius_gradients(norm, ratio_of, which, radii, now)
+                                        : fresh.radius_gradients(ratio_of, which, radii);
         if (measured) expect_same_norms(now, call);
         for (size_t k = 0; k < items.size(); ++k) {
           const auto norms = norms_in(call_rows, k), limits = farther * norms;
@@ -126,27 +126,30 @@ void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
                                                       : which == Rows::kAtOrBeyond ? radius <= limits
                                                                                    : radius < limits);
           const auto weight = torch::where(counts, 1 / norms, torch::zeros_like(norms));
-          EXPECT_NEAR(slopes[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
+          EXPECT_NEAR(gradients[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
                       1e-12 * (terms.abs().sum(1) * weight).sum().item<double>())
               << "tensor " << k;
           fresh.expect_guards(k);
           if (::testing::Test::HasFailure()) return;
         }
-        EXPECT_EQ(fresh.slopes(ratio_of, which, radii, Third::kNull).abs().max().item<double>(), 0);
-        EXPECT_EQ(
-            fresh.measure_slopes(norm, ratio_of, which, radii, now, Third::kNull).abs().max().item<double>(),
-            0);
+        EXPECT_EQ(fresh.radius_gradients(ratio_of, which, radii, Operand::kNull).abs().max().item<double>(),
+                  0);
+        EXPECT_EQ(fresh.measure_radius_gradients(norm, ratio_of, which, radii, now, Operand::kNull)
+                      .abs()
+                      .max()
+                      .item<double>(),
+                  0);
       }
     }
   }
 
   const auto ratios = torch::linspace(-0.5, 1.5, static_cast<int64_t>(items.size()), torch::kDouble);
   ratios[ratios.numel() / 2] = 1;
-  for (const auto mode : {Third::kPoisoned, Third::kWeights}) {
+  for (const auto mode : {Operand::kPoisoned, Operand::kWeights}) {
     Call call(items, device);
     call.interpolate(ratios, mode);
     for (size_t k = 0; k < items.size(); ++k) {
-      const auto& written = mode == Third::kWeights ? call.weights[k] : call.third[k];
+      const auto& written = mode == Operand::kWeights ? call.weights[k] : call.operand[k];
       expect_written(written.view, projected_in_aten(items[k], ratios[k]), items[k], k);
       call.expect_guards(k);
       if (::testing::Test::HasFailure()) return;
@@ -159,7 +162,7 @@ void expect_like_aten(const std::vector<Item>& items, torch::Device device) {
     const auto& item = items[k];
     const auto factor = item.in_compute_type(torch::tensor(0.3, torch::kDouble));
     const auto expected = (item.in_compute_type(item.gradient) + factor * item.delta());
-    expect_written(call.third[k].view, expected.to(item.gradient.scalar_type()),
+    expect_written(call.operand[k].view, expected.to(item.gradient.scalar_type()),
                    {item.layout, item.weights, item.gradient, {}, {}}, k);
     call.expect_guards(k);
     if (::testing::Test::HasFailure()) return;
@@ -232,24 +235,25 @@ TEST_P(Kernels, TakeBFloat16BesideFloat32Weights) {
     for (const bool at_once : {false, true}) {
       SCOPED_TRACE(at_once ? "measured on the way" : "measured before");
       Call call(items, device()), now(items, device());
-      call.distances(RowNorm::kL1);
+      call.measure(RowNorm::kL1);
       const auto radii = radii_for(call);
-      const auto slopes = at_once ? call.measure_slopes(RowNorm::kL1, RatioOf::kRow, Rows::kAll, radii, now)
-                                  : call.slopes(RatioOf::kRow, Rows::kAll, radii);
-      at_once ? call.measure_and_project(RowNorm::kL1, RatioOf::kRow, radii, Third::kPoisoned)
-              : call.project(RatioOf::kRow, radii, Third::kPoisoned);
+      const auto gradients =
+          at_once ? call.measure_radius_gradients(RowNorm::kL1, RatioOf::kRow, Rows::kAll, radii, now)
+                  : call.radius_gradients(RatioOf::kRow, Rows::kAll, radii);
+      at_once ? call.measure_and_project(RowNorm::kL1, RatioOf::kRow, radii, Operand::kPoisoned)
+              : call.project(RatioOf::kRow, radii, Operand::kPoisoned);
       for (size_t k = 0; k < items.size(); ++k) {
         const auto norms = call.rows_of(k);
         const auto terms = items[k].gradient.to(torch::kDouble) * items[k].delta().to(torch::kDouble);
         const auto weight = torch::where(norms > 0, 1 / norms, torch::zeros_like(norms));
-        EXPECT_NEAR(slopes[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
+        EXPECT_NEAR(gradients[k].item<double>(), (terms.sum(1) * weight).sum().item<double>(),
                     1e-12 * (terms.abs().sum(1) * weight).sum().item<double>())
             << "tensor " << k;
         const auto projected =
             projected_in_aten(items[k], ratio_in_aten(norms, radii[k])).to(items[k].gradient);
         auto coarse = items[k];
         if (projected.scalar_type() == torch::kBFloat16) coarse.layout.weights = DType::kBFloat16;
-        expect_written(call.third[k].view, projected, coarse, k);
+        expect_written(call.operand[k].view, projected, coarse, k);
         call.expect_guards(k);
       }
     }
@@ -259,12 +263,12 @@ TEST_P(Kernels, TakeBFloat16BesideFloat32Weights) {
 TEST_P(Kernels, TwoRunsAgreeBitForBit) {
   const auto items = random_items(many_shapes(DType::kFloat32, DType::kFloat32), 4);
   Call a(items, device()), b(items, device());
-  for (auto* call : {&a, &b}) call->distances(RowNorm::kL1);
+  for (auto* call : {&a, &b}) call->measure(RowNorm::kL1);
   EXPECT_TRUE(torch::equal(a.rows, b.rows));
   const auto radii = radii_for(a);
-  EXPECT_TRUE(
-      torch::equal(a.slopes(RatioOf::kRow, Rows::kAll, radii), b.slopes(RatioOf::kRow, Rows::kAll, radii)));
-  for (auto* call : {&a, &b}) call->project(RatioOf::kRow, radii, Third::kWeights);
+  EXPECT_TRUE(torch::equal(a.radius_gradients(RatioOf::kRow, Rows::kAll, radii),
+                           b.radius_gradients(RatioOf::kRow, Rows::kAll, radii)));
+  for (auto* call : {&a, &b}) call->project(RatioOf::kRow, radii, Operand::kWeights);
   for (size_t k = 0; k < items.size(); ++k) EXPECT_TRUE(torch::equal(a.weights[k].view, b.weights[k].view));
 }
 
@@ -274,11 +278,11 @@ TEST_P(Kernels, RowsAtNoDistanceBecomeTheAnchor) {
   const Layout layout{1, 5, DType::kFloat64, DType::kFloat64};
   const std::vector<Item> items = {{layout, 2 * anchor, anchor, torch::ones_like(anchor), {0, 0, 0}}};
   Call call(items, device());
-  call.distances(RowNorm::kL2);
+  call.measure(RowNorm::kL2);
   EXPECT_EQ(call.max.item<double>(), 0);
   const auto radius = torch::full({1}, 1e-8, torch::kDouble);
-  EXPECT_EQ(call.slopes(RatioOf::kRow, Rows::kAll, radius).item<double>(), 0);
-  call.project(RatioOf::kRow, radius, Third::kWeights);
+  EXPECT_EQ(call.radius_gradients(RatioOf::kRow, Rows::kAll, radius).item<double>(), 0);
+  call.project(RatioOf::kRow, radius, Operand::kWeights);
   EXPECT_TRUE(torch::equal(call.weights[0].view.cpu(), anchor));
   EXPECT_EQ(call.code(), kAllFinite);
 }
@@ -291,37 +295,38 @@ TEST_P(Kernels, ReportTheFirstTensorThatIsNotFinite) {
     Call call(items, device());
     damage(call.weights[1250].view, NAN);
     damage(call.weights[1200].view, -INFINITY);  // a tensor of rows longer than a piece
-    call.distances(norm);
+    call.measure(norm);
     EXPECT_EQ(call.code(), 1200);
     damage(call.anchor[7].view, INFINITY);
-    call.distances(norm);
+    call.measure(norm);
     EXPECT_EQ(call.code(), 7);
-    call.distances(norm);
+    call.measure(norm);
     EXPECT_EQ(call.code(), 7) << "nobody but the caller resets it";
     call.report.fill_(kAllFinite);
     Call now(items, device());
     const auto radii = torch::ones({count}, torch::kDouble);
-    call.measure_slopes(norm, RatioOf::kRow, Rows::kAll, radii, now);
+    call.measure_radius_gradients(norm, RatioOf::kRow, Rows::kAll, radii, now);
     EXPECT_EQ(call.code(), 7);
     call.report.fill_(kAllFinite);
-    call.measure_and_project(norm, RatioOf::kRow, radii, Third::kPoisoned);
+    call.measure_and_project(norm, RatioOf::kRow, radii, Operand::kPoisoned);
     EXPECT_EQ(call.code(), 7);
     for (const int k : {1250, 1200}) {
-      EXPECT_TRUE(torch::equal(call.third[k].view[-1].nan_to_num(7), call.weights[k].view[-1].nan_to_num(7)))
+      EXPECT_TRUE(
+          torch::equal(call.operand[k].view[-1].nan_to_num(7), call.weights[k].view[-1].nan_to_num(7)))
           << "a row that is not finite keeps its weights, tensor " << k;
     }
   }
   for (const double value : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     Call call(items, device());
-    call.distances(RowNorm::kL1);
-    damage(call.third[1290].view, value);
-    damage(call.third[1280].view, value);
+    call.measure(RowNorm::kL1);
+    damage(call.operand[1290].view, value);
+    damage(call.operand[1280].view, value);
     const auto radii = torch::ones({count}, torch::kDouble);
-    call.slopes(RatioOf::kRow, Rows::kBeyond, radii);
+    call.radius_gradients(RatioOf::kRow, Rows::kBeyond, radii);
     EXPECT_EQ(call.code(), count + 1 + 1280);
     call.report.fill_(kAllFinite);
     Call now(items, device());
-    call.measure_slopes(RowNorm::kL1, RatioOf::kRow, Rows::kBeyond, radii, now);
+    call.measure_radius_gradients(RowNorm::kL1, RatioOf::kRow, Rows::kBeyond, radii, now);
     EXPECT_EQ(call.code(), count + 1 + 1280);
     call.report.fill_(kAllFinite);
     call.add_displacement(1.0);
@@ -333,24 +338,24 @@ TEST_P(Kernels, WriteNothingAfterSomethingWasNotFinite) {
   const auto items = random_items(many_shapes(DType::kFloat32, DType::kBFloat16), 6);
   const auto half = torch::full({static_cast<int64_t>(items.size())}, 0.5, torch::kDouble);
   Call call(items, device());
-  call.distances(RowNorm::kL1);
+  call.measure(RowNorm::kL1);
   call.report.fill_(1);
   const auto expect_untouched = [&](const char* what) {
     for (size_t k = 0; k < items.size(); ++k)
       EXPECT_TRUE(torch::equal(call.weights[k].view.cpu(), items[k].weights)) << what << ", tensor " << k;
   };
-  call.project(RatioOf::kRow, half, Third::kWeights);
-  call.interpolate(half, Third::kWeights);
-  call.measure_and_project(RowNorm::kL1, RatioOf::kRow, half, Third::kWeights);
+  call.project(RatioOf::kRow, half, Operand::kWeights);
+  call.interpolate(half, Operand::kWeights);
+  call.measure_and_project(RowNorm::kL1, RatioOf::kRow, half, Operand::kWeights);
   expect_untouched("in place");
   call.add_displacement(1.0);
   for (size_t k = 0; k < items.size(); ++k)
-    EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].gradient)) << "gradient " << k;
+    EXPECT_TRUE(torch::equal(call.operand[k].view.cpu(), items[k].gradient)) << "gradient " << k;
   for (const bool project : {true, false}) {  // elsewhere: the weights as they are
-    project ? call.project(RatioOf::kLargestRow, half, Third::kPoisoned)
-            : call.interpolate(half, Third::kPoisoned);
+    project ? call.project(RatioOf::kLargestRow, half, Operand::kPoisoned)
+            : call.interpolate(half, Operand::kPoisoned);
     for (size_t k = 0; k < items.size(); ++k)
-      EXPECT_TRUE(torch::equal(call.third[k].view.cpu(), items[k].weights)) << "tensor " << k;
+      EXPECT_TRUE(torch::equal(call.operand[k].view.cpu(), items[k].weights)) << "tensor " << k;
   }
   expect_untouched("elsewhere");
   EXPECT_EQ(call.code(), 1);
@@ -393,9 +398,9 @@ TEST(CpuKernels, PairSumsAgreeWithAten) {
 TEST(CpuKernels, CopyTheWeightsWhereThereIsSomewhereToCopyThemTo) {
   const auto items = random_items(many_shapes(DType::kFloat32, DType::kFloat32), 8);
   Call call(items, torch::Device("cpu"));
-  call.distances(RowNorm::kL1, Third::kEverySecond);
+  call.measure(RowNorm::kL1, Operand::kEverySecond);
   for (size_t k = 0; k < items.size(); ++k) {
-    const auto& copy = call.third[k].view;
+    const auto& copy = call.operand[k].view;
     EXPECT_TRUE(k % 2 == 0 ? copy.isnan().all().item<bool>() : torch::equal(copy, items[k].weights)) << k;
   }
 }
@@ -406,23 +411,23 @@ TEST(CpuKernels, GiveTheSameBitsHoweverTheWorkIsSplit) {
     const auto items = random_items(many_shapes(weights, anchor), 7);
     const auto all = [&](const Split& split) {
       Call call(items, cpu, split);
-      call.distances(RowNorm::kL2);
+      call.measure(RowNorm::kL2);
       std::vector<Tensor> result{call.rows.clone(), call.min.clone(), call.max.clone()};
-      call.distances(RowNorm::kL1);
+      call.measure(RowNorm::kL1);
       result.insert(result.end(), {call.rows, call.min, call.max});
       const auto radii = radii_for(call);
-      result.push_back(call.slopes(RatioOf::kRow, Rows::kAtOrBeyond, radii));
+      result.push_back(call.radius_gradients(RatioOf::kRow, Rows::kAtOrBeyond, radii));
       Call now(items, cpu, split);
       result.push_back(
-          call.measure_slopes(RowNorm::kL2, RatioOf::kRow, Rows::kAtOrBeyond, radii, now).clone());
+          call.measure_radius_gradients(RowNorm::kL2, RatioOf::kRow, Rows::kAtOrBeyond, radii, now).clone());
       result.push_back(now.rows);
       call.add_displacement(0.5);
-      now.measure_and_project(RowNorm::kL1, RatioOf::kRow, radii, Third::kWeights);
-      call.project(RatioOf::kRow, radii, Third::kWeights);
+      now.measure_and_project(RowNorm::kL1, RatioOf::kRow, radii, Operand::kWeights);
+      call.project(RatioOf::kRow, radii, Operand::kWeights);
       for (const auto& each : now.weights) result.push_back(each.view);
       for (size_t k = 0; k < items.size(); ++k) {
         result.push_back(call.weights[k].view);
-        result.push_back(call.third[k].view);
+        result.push_back(call.operand[k].view);
       }
       return result;
     };

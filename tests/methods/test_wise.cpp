@@ -68,10 +68,11 @@ TEST_P(WiseTest, ExcludedTensorsStayAsFineTuned) {
   for (const auto& item : copy(net)) {
     const auto& name = item.key();
     const bool excluded = name.starts_with("head.") || name.starts_with("norm.running_");
-    if (excluded)
+    if (excluded) {
       EXPECT_TRUE(identical(item.value(), tuned[name])) << name;
-    else if (item.value().is_floating_point())
+    } else if (item.value().is_floating_point()) {
       EXPECT_TRUE(torch::allclose(item.value(), expected(name, 0.5), 1e-6, 1e-7)) << name;
+    }
   }
 }
 

@@ -48,7 +48,7 @@ at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like) {
   return laid_out(tensor, like, like.scalar_type());
 }
 
-// What kernels take as Operands::narrow.
+// What kernels take as Operands::bf16.
 bool narrow(const at::Tensor& third, const at::Tensor& weights) {
   return third.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
 }
@@ -173,7 +173,7 @@ kernels::Batch Constraints::batch(const std::vector<kernels::Operands>& operands
   return batch;
 }
 
-kernels::Norms Constraints::norms(const at::Tensor& distances) const {
+kernels::Distances Constraints::norms(const at::Tensor& distances) const {
   auto* rows = distances.mutable_data_ptr<double>();
   return {rows, rows + plan_.rows, rows + plan_.rows + size()};
 }
@@ -199,8 +199,8 @@ std::vector<kernels::Operands> Constraints::operands(const std::vector<at::Tenso
     result[k].weights = weights[k].const_data_ptr();
     result[k].anchor = anchors_[k].const_data_ptr();
     if (!third.empty() && third[k].defined()) {
-      result[k].third = third[k].mutable_data_ptr();
-      result[k].narrow = narrow(third[k], weights[k]);
+      result[k].output_or_gradient = third[k].mutable_data_ptr();
+      result[k].bf16 = narrow(third[k], weights[k]);
     }
   }
   return result;
@@ -254,7 +254,7 @@ void Constraints::load_held(const std::vector<at::Tensor>& values) {
 
 void Constraints::measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies) {
   const auto pointers = operands(weights, copies);
-  measure_with([&](const kernels::Norms& norms) { backend_->distances(batch(pointers), row_norm(), norms); });
+  measure_with([&](const kernels::Distances& norms) { backend_->measure(batch(pointers), row_norm(), norms); });
 }
 
 // measure(norms). The check on the CPU may throw, and distances are to be as before then.
@@ -320,7 +320,7 @@ void Constraints::measure_and_project(const at::Tensor& radii) {
   release();
   write_tensors([&](const auto& weights, const auto& targets) {
     const auto pointers = operands(weights, targets);
-    measure_with([&](const kernels::Norms& norms) {
+    measure_with([&](const kernels::Distances& norms) {
       backend_->measure_and_project(batch(pointers), row_norm(), ratio_of(), norms, limits(radii));
     });
   });
@@ -331,7 +331,7 @@ void Constraints::measure_and_project_into(std::vector<at::Tensor>& copies, cons
   release();
   const auto weights = sources();  // alive until the call is through: some may be dense copies
   const auto pointers = operands(weights, copies);
-  measure_with([&](const kernels::Norms& norms) {
+  measure_with([&](const kernels::Distances& norms) {
     backend_->measure_and_project(batch(pointers), row_norm(), ratio_of(), norms, limits(radii));
   });
 }
@@ -370,7 +370,7 @@ at::Tensor Constraints::slopes(const std::vector<at::Tensor>& gradients, const a
   const auto laid = laid_out_like(weights, gradients);
   auto result = at::empty({size()}, scalar_options());
   const auto pointers = operands(weights, laid);
-  backend_->slopes(batch(pointers), ratio_of(), rows, norms(), radii.const_data_ptr<double>(),
+  backend_->radius_gradients(batch(pointers), ratio_of(), rows, norms(), radii.const_data_ptr<double>(),
                    row_dots_.mutable_data_ptr<double>(), result.mutable_data_ptr<double>());
   if (device_.is_cpu()) check();
   return result;
@@ -384,7 +384,7 @@ Constraints::MeasuredSlopes Constraints::measure_slopes(const std::vector<at::Te
   const auto now = at::empty_like(distances_);
   auto result = at::empty({size()}, scalar_options());
   const auto pointers = operands(weights, laid);
-  backend_->measure_slopes(batch(pointers), row_norm(), ratio_of(), rows, norms(),
+  backend_->measure_radius_gradients(batch(pointers), row_norm(), ratio_of(), rows, norms(),
                            radii.const_data_ptr<double>(), norms(now), row_dots_.mutable_data_ptr<double>(),
                            result.mutable_data_ptr<double>());
   if (device_.is_cpu()) check();

@@ -124,8 +124,8 @@ class Constraints {
   std::vector<at::Tensor> room_for_held(const std::vector<at::Tensor>& weights) const;
   void measure(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& copies);
   kernels::Batch batch(const std::vector<kernels::Operands>& operands);
-  kernels::Norms norms(const at::Tensor& distances) const;
-  kernels::Norms norms() const { return norms(distances_); }
+  kernels::Distances norms(const at::Tensor& distances) const;
+  kernels::Distances norms() const { return norms(distances_); }
   kernels::RatioOf ratio_of() const;
   kernels::RowNorm row_norm() const;
   kernels::Limits limits(const at::Tensor& radii) const;

@@ -142,7 +142,7 @@ void Radii::update(const at::Tensor& slopes, const at::Tensor& largest) {
   const at::NoGradGuard no_grad;
   const at::OptionalDeviceGuard guard(numbers_.device());
   kernels::RadiiStep step;
-  step.slopes = slopes.const_data_ptr<double>();
+  step.radius_gradients = slopes.const_data_ptr<double>();
   step.largest = largest.const_data_ptr<double>();
   step.mu = options_.mu();
   step.tv = options_.tv();

@@ -11,6 +11,7 @@
 
 #include "tpgm/kernels/batch_norm.h"
 #include "tpgm/kernels/launch.cuh"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
@@ -18,14 +19,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kReduceBlocks = 3, kBlocks = 4;  // on one multiprocessor
 constexpr int kLanes = 32;                     // threads side by side along the channels, at most
-
-template <class T>
-constexpr int kVector = 16 / sizeof(T);
-
-template <class T>
-struct alignas(16) Pack {
-  T at[kVector<T>];
-};
 
 struct Shape {
   int rows;    // pixels of all images
@@ -50,14 +43,14 @@ __device__ Place place_of(const Shape& shape) {
 }
 
 template <class T>
-__device__ Pack<T> load(const T* from, const Shape& shape, int row, int group) {
-  return *reinterpret_cast<const Pack<T>*>(from +
-                                           (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>);
+__device__ Vector<T> load(const T* from, const Shape& shape, int row, int group) {
+  return *reinterpret_cast<const Vector<T>*>(from +
+                                             (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>);
 }
 
 template <class T>
-__device__ void store(T* to, const Shape& shape, int row, int group, const Pack<T>& pack) {
-  *reinterpret_cast<Pack<T>*>(to + (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>) = pack;
+__device__ void store(T* to, const Shape& shape, int row, int group, const Vector<T>& pack) {
+  *reinterpret_cast<Vector<T>*>(to + (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>) = pack;
 }
 
 __device__ float as_float(float value) { return value; }
@@ -148,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
   }
   walk<4, true>(
       shape.rows, place, [&](int row) { return load(x, shape, row, place.group); },
-      [&](int, const Pack<T>& pack) {
+      [&](int, const Vector<T>& pack) {
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
           const float from_first = as_float(pack.at[j]) - first[j];
@@ -228,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   float scale[kWidth], shift[kWidth];
   affine(norm, place.group, scale, shift);
   struct Loaded {
-    Pack<T> x, residual;
+    Vector<T> x, residual;
   };
   walk<4, false>(
       shape.rows, place,
@@ -239,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         return loaded;
       },
       [&](int row, const Loaded& loaded) {
-        Pack<T> result;
+        Vector<T> result;
         unsigned positive = 0;
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
@@ -278,7 +271,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width, line = row / shape.width % shape.height,
               image = row / (shape.width * shape.height);
-    Pack<T> loaded[kSide * kSide];
+    Vector<T> loaded[kSide * kSide];
 #pragma unroll
     for (int k = 0; k < kSide * kSide; ++k) {
       const int h = line * 2 - kPad + k / kSide, w = column * 2 - kPad + k % kSide;
@@ -308,7 +301,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
         }
       }
     }
-    Pack<T> result;
+    Vector<T> result;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) result.at[j] = as<T>(kPool == Pool::kMean ? best[j] * 0.25f : best[j]);
     store(y, shape, row, place.group, result);
@@ -334,7 +327,7 @@ struct Gradient {
 
 // The sum of both gradients of y at a pixel of y, as it was when there was one tensor for it.
 template <class T>
-__device__ Pack<T> both_gradients(const Gradient& from, const Shape& shape, int row, int group) {
+__device__ Vector<T> both_gradients(const Gradient& from, const Shape& shape, int row, int group) {
   auto sum = load(static_cast<const T*>(from.dy), shape, row, group);
   if (from.dy_second != nullptr) {
     const auto second = load(static_cast<const T*>(from.dy_second), shape, row, group);
@@ -353,8 +346,8 @@ constexpr int kCell = kPooled<kUndo> ? 4 : 1;
 
 template <class T, Undo kUndo>
 struct Cell {
-  Pack<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient behind the ReLU
-  int pixel[kCell<kUndo>];                          // -1: outside of the map
+  Vector<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient behind the ReLU
+  int pixel[kCell<kUndo>];                            // -1: outside of the map
   unsigned positive;
 };
 
@@ -362,7 +355,7 @@ struct Cell {
 // to the pixel that was its largest.
 template <class T>
 __device__ void scatter_windows(const Gradient& from, const Shape& shape, int image, int line, int column,
-                                int group, Pack<T> (&to)[4]) {
+                                int group, Vector<T> (&to)[4]) {
   constexpr int kWidth = kVector<T>;
   const int height = (shape.height + 1) / 2, width = (shape.width + 1) / 2;
   float sum[4][kWidth]{};
@@ -420,7 +413,7 @@ __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shap
       scatter_windows(from, shape, image, line, column, group, loaded.gradient);
     } else {
       const int height = shape.height / 2, width = shape.width / 2;
-      Pack<T> quarter{};
+      Vector<T> quarter{};
       if (line < height && column < width) {
         quarter = both_gradients<T>(from, shape, (image * height + line) * width + column, group);
 #pragma unroll
@@ -475,7 +468,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
 #pragma unroll
         for (int k = 0; k < kCell<kUndo>; ++k) {
           if (cell.pixel[k] < 0) continue;
-          Pack<T> gradient, result;
+          Vector<T> gradient, result;
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) {
             const float at = kReadsX<kUndo, kNorm> ? as_float(cell.x[k].at[j]) : 0.f;
@@ -523,7 +516,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
 #pragma unroll
         for (int k = 0; k < kCell<kUndo>; ++k) {
           if (cell.pixel[k] < 0) continue;
-          Pack<T> result;
+          Vector<T> result;
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) {
             const float at = as_float(cell.x[k].at[j]);
@@ -546,7 +539,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width, line = row / shape.width % shape.height,
               image = row / (shape.width * shape.height);
-    Pack<T> loaded[4], result;
+    Vector<T> loaded[4], result;
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       loaded[k] =
@@ -569,7 +562,7 @@ __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width / 2, line = row / shape.width % shape.height / 2,
               image = row / (shape.width * shape.height);
-    Pack<T> result{};
+    Vector<T> result{};
     if (line < height && column < width) {
       result = load(dy, shape, (image * height + line) * width + column, place.group);
 #pragma unroll
@@ -590,7 +583,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto row = static_cast<int>(pixel / columns);
   const int column = static_cast<int>(pixel % columns) - front, line = row % lines - front,
             image = row / lines;
-  Pack<__nv_bfloat16> result[2]{};
+  Vector<__nv_bfloat16> result[2]{};
 #pragma unroll
   for (int i = 0; i < 4 * kFrom; ++i) {
     const int h = 2 * line + i / kFrom / 2, w = 2 * column + i / kFrom % 2;
@@ -598,7 +591,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t at = ((static_cast<int64_t>(image) * height + h) * width + w) * kFrom + i % kFrom;
     result[i / 8].at[i % 8] = as<__nv_bfloat16>(as_float(x[at]));
   }
-  auto* to = reinterpret_cast<Pack<__nv_bfloat16>*>(y + pixel * SpaceToDepth::kChannels);
+  auto* to = reinterpret_cast<Vector<__nv_bfloat16>*>(y + pixel * SpaceToDepth::kChannels);
   to[0] = result[0];
   to[1] = result[1];
 }
@@ -633,7 +626,7 @@ dim3 finish_grid(const NormMap& map) {
   return {static_cast<unsigned>((map.channels + kFinishChannels - 1) / kFinishChannels), 1, 1};
 }
 
-ChannelParameters parameters_of(const Norm& norm) {
+ChannelParameters parameters_of(const BatchNormParameters& norm) {
   return {static_cast<const float*>(norm.weight), static_cast<const float*>(norm.bias),
           static_cast<const float*>(norm.mean), static_cast<const float*>(norm.variance),
           static_cast<float>(norm.eps)};
@@ -676,7 +669,7 @@ void statistics(const NormMap& map, const void* x, void* mean, void* variance, c
   check_launch();
 }
 
-void forward(const NormMap& map, const Norm& norm, const NormForward& call, void* stream) {
+void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
   const Shape shape = shape_of(map);
   const ChannelParameters parameters = parameters_of(norm);
   auto* on = static_cast<cudaStream_t>(stream);
@@ -729,7 +722,8 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
   check_launch();
 }
 
-void backward(const NormMap& map, const Norm& norm, const NormBackward& call, void* scratch, void* stream) {
+void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
+              void* stream) {
   const ChannelParameters parameters = parameters_of(norm);
   auto* parts = static_cast<float*>(scratch);
   auto* on = static_cast<cudaStream_t>(stream);

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm::kernels {
 
@@ -30,8 +30,8 @@ struct NormMap {
 };
 
 /// norm(x) = (x − mean) / sqrt(variance + eps) · weight + bias, per channel. Where weight, mean and variance
-/// are null it is x + bias: the rest is in the convolution's weights; see absorb.h.
-struct Norm {
+/// are null it is x + bias: the rest is in the convolution's weights; see fold_norm.h.
+struct BatchNormParameters {
   const void* weight = nullptr;
   const void* bias = nullptr;
   const void* mean = nullptr;
@@ -100,8 +100,9 @@ struct MapsBackend {
 
   void (*statistics)(const NormMap&, const void* x, void* mean, void* variance, const Running&, void* scratch,
                      void* stream);
-  void (*forward)(const NormMap&, const Norm&, const NormForward&, void* stream);
-  void (*backward)(const NormMap&, const Norm&, const NormBackward&, void* scratch, void* stream);
+  void (*forward)(const NormMap&, const BatchNormParameters&, const NormForward&, void* stream);
+  void (*backward)(const NormMap&, const BatchNormParameters&, const NormBackward&, void* scratch,
+                   void* stream);
 
   /// Pool::kMean by itself: y from x, and dx from dy. `map` is x's shape.
   void (*mean_pool)(const NormMap& map, const void* x, void* y, void* stream);

@@ -1,10 +1,10 @@
 // The maps' kernels in plain loops: what the CUDA kernels are compared with.
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <vector>
 
 #include "tpgm/kernels/batch_norm.h"
+#include "tpgm/kernels/cpu_types.h"
 
 namespace tpgm::kernels {
 namespace {
@@ -16,7 +16,7 @@ struct Channels {
   const T *weight, *bias, *mean, *variance;
   double eps;
 
-  explicit Channels(const Norm& norm)
+  explicit Channels(const BatchNormParameters& norm)
       : weight(static_cast<const T*>(norm.weight)),
         bias(static_cast<const T*>(norm.bias)),
         mean(static_cast<const T*>(norm.mean)),
@@ -76,7 +76,7 @@ void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const R
 }
 
 template <class T>
-void forward_of(const NormMap& map, const Norm& norm, const NormForward& call) {
+void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormForward& call) {
   const Channels<T> channels(norm);
   const auto *x = static_cast<const T*>(call.x), *residual = static_cast<const T*>(call.residual);
   auto* y = static_cast<T*>(call.y);
@@ -139,7 +139,7 @@ std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const Nor
 }
 
 template <class T>
-void backward_of(const NormMap& map, const Norm& norm, const NormBackward& call) {
+void backward_of(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call) {
   const Channels<T> channels(norm);
   const auto* x = static_cast<const T*>(call.x);
   auto* dx = static_cast<T*>(call.dx);
@@ -196,17 +196,6 @@ void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
   });
 }
 
-// call(T{}) with the maps' type.
-template <class Call>
-void with_type(DType dtype, Call call) {
-  if (dtype == DType::kFloat32)
-    call(float{});
-  else if (dtype == DType::kFloat64)
-    call(double{});
-  else
-    throw std::runtime_error("[tpgm] BatchNorm on the CPU takes float32 and float64 maps");
-}
-
 int64_t vector(DType) { return 1; }
 
 int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
@@ -218,36 +207,36 @@ int64_t scratch_bytes(const NormMap&) { return 0; }
 
 void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running, void*,
                 void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     statistics_of(map, static_cast<const T*>(x), static_cast<T*>(mean), static_cast<T*>(variance), running);
   });
 }
 
-void forward(const NormMap& map, const Norm& norm, const NormForward& call, void*) {
-  with_type(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
+void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
+  with_float_or_double(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
 }
 
-void backward(const NormMap& map, const Norm& norm, const NormBackward& call, void*, void*) {
-  with_type(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
+void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void*, void*) {
+  with_float_or_double(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
 }
 
 void mean_pool(const NormMap& map, const void* x, void* y, void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_of(map, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
 void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_backward_of(map, static_cast<const T*>(dy), static_cast<T*>(dx));
   });
 }
 
 void space_to_depth(const SpaceToDepth& call, void*) {
-  with_type(call.from, [&](auto type) {
+  with_float_or_double(call.from, [&](auto type) {
     using T = decltype(type);
     const auto* x = static_cast<const T*>(call.x);
     auto* y = static_cast<T*>(call.y);

@@ -7,6 +7,7 @@
 
 #include "tpgm/kernels/fold_norm.h"
 #include "tpgm/kernels/launch.cuh"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
@@ -18,21 +19,11 @@ struct Arguments {
   Absorb each[kMost];
 };
 
-template <class T>
-constexpr int kVector = 16 / sizeof(T);
-
-template <class T>
-struct alignas(16) Pack {
-  T at[kVector<T>];
-};
-
-__device__ bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 struct Channel {
   float inverse, scale, mean, bias;
 };
 
-__device__ Channel channel_of(const Norm& norm, int64_t row) {
+__device__ Channel channel_of(const BatchNormParameters& norm, int64_t row) {
   const auto at = [row](const void* values) { return static_cast<const float*>(values)[row]; };
   const float inverse = rsqrtf(at(norm.variance) + static_cast<float>(norm.eps));
   return {inverse, at(norm.weight) * inverse, at(norm.mean), at(norm.bias)};
@@ -47,20 +38,20 @@ __device__ float scale_row(const T* from, const T* with, float scale, int64_t n,
     if constexpr (kWith) sum = fmaf(static_cast<float>(value), static_cast<float>(other), sum);
     return static_cast<T>(scale * static_cast<float>(value));
   };
-  if (n % kVector<T> == 0 && aligned(from) && aligned(to) && (!kWith || aligned(with))) {
+  if (n % kVector<T> == 0 && aligned<kVector<T>>(from) && aligned<kVector<T>>(to) &&
+      (!kWith || aligned<kVector<T>>(with))) {
     for (int64_t i = lane * kVector<T>; i < n; i += kWarp * kVector<T>) {
-      auto values = *reinterpret_cast<const Pack<T>*>(from + i);
-      Pack<T> others{};
-      if constexpr (kWith) others = *reinterpret_cast<const Pack<T>*>(with + i);
+      auto values = read<kVector<T>>(from + i);
+      Vector<T> others{};
+      if constexpr (kWith) others = read<kVector<T>>(with + i);
 #pragma unroll
       for (int j = 0; j < kVector<T>; ++j) values.at[j] = element(values.at[j], others.at[j]);
-      *reinterpret_cast<Pack<T>*>(to + i) = values;
+      write(to + i, values);
     }
   } else {
     for (int64_t i = lane; i < n; i += kWarp) to[i] = element(from[i], kWith ? with[i] : T{});
   }
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
+  return warp_sum(sum);
 }
 
 template <class T>

@@ -1,7 +1,7 @@
 // Norms into weights on the CPU.
 #include <cmath>
-#include <stdexcept>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/fold_norm.h"
 
 namespace tpgm::kernels {
@@ -34,27 +34,16 @@ template <class T>
 struct Channel {
   double inverse, scale, mean, bias;
 
-  Channel(const Norm& norm, int64_t row)
+  Channel(const BatchNormParameters& norm, int64_t row)
       : inverse(1 / std::sqrt(static_cast<const T*>(norm.variance)[row] + norm.eps)),
         scale(static_cast<const T*>(norm.weight)[row] * inverse),
         mean(static_cast<const T*>(norm.mean)[row]),
         bias(static_cast<const T*>(norm.bias)[row]) {}
 };
 
-// call(T{}) with the weights' type.
-template <class Call>
-void with_type(DType dtype, Call call) {
-  if (dtype == DType::kFloat32)
-    call(float{});
-  else if (dtype == DType::kFloat64)
-    call(double{});
-  else
-    throw std::runtime_error("[tpgm] BatchNorm on the CPU goes into float32 and float64 weights");
-}
-
 void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
-    with_type(each.dtype, [&](auto type) {
+    with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
       parallel_for(each.rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -72,7 +61,7 @@ void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, vo
 
 void backward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
-    with_type(each.dtype, [&](auto type) {
+    with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
       parallel_for(each.rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {

@@ -1,11 +1,11 @@
-// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for cuda.cu.
+// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for projection.cu.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
+#include <limits>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/projection.h"
 
 // One binary for all x86 machines: the loops are compiled for each level and picked at load time. Sums run
@@ -15,40 +15,12 @@
 #else
 #define TPGM_FOR_EACH_CPU
 #endif
-#define TPGM_INLINE inline __attribute__((always_inline))
 #define TPGM_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace tpgm::kernels {
 namespace {
 
 constexpr int kLanes = 16;
-
-struct BFloat16 {
-  uint16_t bits;
-};
-using Float16 = _Float16;
-
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class C, class T>
-TPGM_INLINE C load(T value) {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    return static_cast<C>(std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16));
-  else
-    return static_cast<C>(value);
-}
-
-template <class T, class C>
-TPGM_INLINE T store(C value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-    const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-    return BFloat16{static_cast<uint16_t>(value == value ? rounded : 0x7fc0u)};
-  } else {
-    return static_cast<T>(value);
-  }
-}
 
 // Σ of term(i) for i in [0, n), in kLanes interleaved sums that are added in a fixed order.
 template <class Term>
@@ -164,9 +136,9 @@ void with_types(const Layout& layout, F&& f) {
   }
 }
 
-// Calls f(piece index, piece, tensor, weights, anchor, third) for every piece of the tensors, on all
-// threads. kNarrow: `third` may be bfloat16 beside float32 weights.
-template <bool kNarrow = false, class F>
+// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece of the tensors, on all
+// threads. kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+template <bool kMayBeBf16 = false, class F>
 void for_each_piece(const Batch& batch, F&& f) {
   batch.parallel_for(static_cast<int64_t>(batch.plan->pieces.size()), [&](int64_t begin, int64_t end) {
     for (auto index = begin; index < end; ++index) {
@@ -176,33 +148,33 @@ void for_each_piece(const Batch& batch, F&& f) {
       with_types(tensor.layout, [&](auto w, auto a) {
         using W = decltype(w);
         using A = decltype(a);
-        const auto with_third = [&]<class T>(T* third) {
+        const auto with_operand = [&]<class T>(T* operand) {
           f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
-            static_cast<const A*>(operands.anchor) + piece.begin, third ? third + piece.begin : nullptr);
+            static_cast<const A*>(operands.anchor) + piece.begin, operand ? operand + piece.begin : nullptr);
         };
-        if constexpr (kNarrow && std::is_same_v<W, float>) {
-          if (operands.narrow) return with_third(static_cast<BFloat16*>(operands.third));
+        if constexpr (kMayBeBf16 && std::is_same_v<W, float>) {
+          if (operands.bf16) return with_operand(static_cast<BFloat16*>(operands.output_or_gradient));
         }
-        with_third(static_cast<W*>(operands.third));
+        with_operand(static_cast<W*>(operands.output_or_gradient));
       });
     }
   });
 }
 
-// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, third, n) of each row or part of a
-// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, third, n, tensor
+// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, operand, n) of each row or part of a
+// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, operand, n, tensor
 // index) at once, while they are in the cache.
-template <bool kNarrow, size_t kSums, class RowSums, class Finish>
+template <bool kMayBeBf16, size_t kSums, class RowSums, class Finish>
 void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, RowSums&& row_sums,
                  Finish&& finish) {
-  for_each_piece<kNarrow>(
-      batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto third) {
+  for_each_piece<kMayBeBf16>(
+      batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto operand) {
         const auto cols = tensor.layout.cols;
         const bool split = tensor.pieces_per_row > 1;
         const int64_t n = split ? piece.size : cols;
         for (int64_t row = 0; row < piece.rows; ++row) {
           const auto at = row * n;
-          auto* out = third ? third + at : nullptr;
+          auto* out = operand ? operand + at : nullptr;
           const std::array<double, kSums> sums = row_sums(weights + at, anchor + at, out, n);
           const auto all_rows = tensor.first_row + piece.row + row;
           for (size_t s = 0; s < kSums; ++s)
@@ -223,11 +195,11 @@ void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, Row
   }
 }
 
+int32_t tensors_of(const Batch& batch) { return static_cast<int32_t>(batch.plan->tensors.size()); }
+
 constexpr auto kNothingMore = [](auto&&...) {};
 
-void report(const Batch& batch, size_t code) {
-  *batch.report = std::min(*batch.report, static_cast<int32_t>(code));
-}
+void report(const Batch& batch, int32_t code) { *batch.report = std::min(*batch.report, code); }
 
 template <class W, class A>
 double row_sum(RowNorm norm, const W* weights, const A* anchor, int64_t n) {
@@ -237,10 +209,10 @@ double row_sum(RowNorm norm, const W* weights, const A* anchor, int64_t n) {
 double distance_of(RowNorm norm, double sum) { return norm == RowNorm::kL2 ? std::sqrt(sum) : sum; }
 
 // Distances from the sums of rows, their extremes, and a report of what is not finite.
-void finish_norms(const Batch& batch, RowNorm norm, const Norms& norms) {
-  for (size_t k = 0; k < batch.plan->tensors.size(); ++k) {
+void finish_distances(const Batch& batch, RowNorm norm, const Distances& distances) {
+  for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
-    auto* rows = norms.rows + tensor.first_row;
+    auto* rows = distances.rows + tensor.first_row;
     double smallest = std::numeric_limits<double>::infinity();
     double largest = 0;
     bool finite = true;
@@ -250,20 +222,20 @@ void finish_norms(const Batch& batch, RowNorm norm, const Norms& norms) {
       smallest = std::min(smallest, rows[row]);
       largest = std::max(largest, rows[row]);
     }
-    norms.min[k] = smallest;
-    norms.max[k] = largest;
-    if (!finite) report(batch, k);
+    distances.min[k] = smallest;
+    distances.max[k] = largest;
+    if (!finite) report(batch, code_of_weights(k));
   }
 }
 
-void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   const auto sum_and_copy = [norm](auto weights, auto anchor, auto copy, int64_t n) {
     const auto total = row_sum(norm, weights, anchor, n);
     if (copy) std::memcpy(copy, weights, n * sizeof(*weights));
     return std::array{total};
   };
-  reduce_rows<false, 1>(batch, {norms.rows}, sum_and_copy, kNothingMore);
-  finish_norms(batch, norm, norms);
+  reduce_rows<false, 1>(batch, {distances.rows}, sum_and_copy, kNothingMore);
+  finish_distances(batch, norm, distances);
 }
 
 // A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
@@ -285,27 +257,27 @@ double radius_of(const Limits& limits, int64_t tensor, int64_t row) {
 }
 
 // long_rows_only: those that are longer than a piece; the others are projected already.
-void project_pieces(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits,
+void project_pieces(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits,
                     bool long_rows_only) {
   const bool clean = *batch.report == kAllFinite;
-  for_each_piece<true>(
-      batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
-        if (long_rows_only && tensor.pieces_per_row == 1) return;
-        const int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
-        for (int64_t row = 0; row < piece.rows; ++row) {
-          const auto all_rows = tensor.first_row + piece.row + row;
-          const auto norm = ratio_from == RatioOf::kRow ? norms.rows[all_rows] : norms.max[piece.tensor];
-          const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
-          write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
-        }
-      });
+  for_each_piece<true>(batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor,
+                                  auto out) {
+    if (long_rows_only && tensor.pieces_per_row == 1) return;
+    const int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const auto all_rows = tensor.first_row + piece.row + row;
+      const auto norm = ratio_from == RatioOf::kRow ? distances.rows[all_rows] : distances.max[piece.tensor];
+      const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
+      write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
+    }
+  });
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
-  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/false);
+void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
+  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
                          const Limits& limits) {
   const bool at_once = ratio_from == RatioOf::kRow, clean = *batch.report == kAllFinite;
   const auto sum = [norm](auto weights, auto anchor, auto, int64_t n) {
@@ -318,9 +290,9 @@ void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, c
     const auto ratio = clean && std::isfinite(total) ? ratio_within(radius, distance_of(norm, total)) : 1.0;
     write_run(weights, anchor, out, ratio, n);
   };
-  reduce_rows<true, 1>(batch, {norms.rows}, sum, write);
-  finish_norms(batch, norm, norms);
-  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/at_once);
+  reduce_rows<true, 1>(batch, {distances.rows}, sum, write);
+  finish_distances(batch, norm, distances);
+  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/at_once);
 }
 
 void interpolate(const Batch& batch, const double* ratios) {
@@ -330,28 +302,28 @@ void interpolate(const Batch& batch, const double* ratios) {
   });
 }
 
-// Σ over the rows that count of dot / norm: `norms` says which count, `divisors` by what to divide.
-void finish_slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms,
-                   const Norms& divisors, const double* radii, const double* row_dots, double* slopes) {
+// Σ over the rows that count of dot / norm: `distances` says which count, `divisors` by what to divide.
+void finish_radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+                             const Distances& divisors, const double* radii, const double* row_dots,
+                             double* result) {
   const auto counts = [which](double radius, double norm) {
     return which == Rows::kAll ||
            (norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm)));
   };
-  const auto tensors = batch.plan->tensors.size();
-  for (size_t k = 0; k < tensors; ++k) {
+  for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
     double total = 0;
     bool finite = true;
     for (auto row = tensor.first_row; row < tensor.first_row + tensor.layout.rows; ++row) {
-      const auto norm_of = [&](const Norms& from) {
+      const auto norm_of = [&](const Distances& from) {
         return ratio_from == RatioOf::kRow ? from.rows[row] : from.max[k];
       };
       const auto divisor = norm_of(divisors);
       finite = finite && std::isfinite(row_dots[row]);
-      total += divisor > 0 && counts(radii[k], norm_of(norms)) ? row_dots[row] / divisor : 0.0;
+      total += divisor > 0 && counts(radii[k], norm_of(distances)) ? row_dots[row] / divisor : 0.0;
     }
-    slopes[k] = total;
-    if (!finite) report(batch, tensors + 1 + k);
+    result[k] = total;
+    if (!finite) report(batch, code_of_gradient(tensors_of(batch), k));
   }
 }
 
@@ -360,24 +332,25 @@ double row_dot(const W* weights, const A* anchor, const T* gradient, int64_t n) 
   return gradient ? dot(gradient, weights, anchor, n) : 0.0;
 }
 
-void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
-            double* row_dots, double* slopes) {
+void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+                      const double* radii, double* row_dots, double* result) {
   const auto dots = []<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
     return std::array{row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
   };
   reduce_rows<true, 1>(batch, {row_dots}, dots, kNothingMore);
-  finish_slopes(batch, ratio_from, which, norms, norms, radii, row_dots, slopes);
+  finish_radius_gradients(batch, ratio_from, which, distances, distances, radii, row_dots, result);
 }
 
-void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
-                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+                              const Distances& distances, const double* radii, const Distances& now,
+                              double* row_dots, double* result) {
   const auto both = [norm]<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
     return std::array{row_sum(norm, weights, anchor, n),
                       row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
   };
   reduce_rows<true, 2>(batch, {now.rows, row_dots}, both, kNothingMore);
-  finish_norms(batch, norm, now);
-  finish_slopes(batch, ratio_from, which, norms, now, radii, row_dots, slopes);
+  finish_distances(batch, norm, now);
+  finish_radius_gradients(batch, ratio_from, which, distances, now, radii, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) {
@@ -386,14 +359,16 @@ void add_displacement(const Batch& batch, double factor) {
     batch.partials[index] = add_run(weights, anchor, out, factor, piece.size) ? 0 : 1;
   });
   for (size_t i = 0; i < batch.plan->pieces.size(); ++i)
-    if (batch.partials[i] != 0) report(batch, batch.plan->tensors.size() + 1 + batch.plan->pieces[i].tensor);
+    if (batch.partials[i] != 0)
+      report(batch, code_of_gradient(tensors_of(batch), batch.plan->pieces[i].tensor));
 }
 
 }  // namespace
 
 const Backend& cpu() {
-  static const Backend backend{distances, project,        measure_and_project, interpolate,
-                               slopes,    measure_slopes, add_displacement};
+  static const Backend backend{measure,         project,          measure_and_project,
+                               interpolate,     radius_gradients, measure_radius_gradients,
+                               add_displacement};
   return backend;
 }
 
@@ -403,6 +378,14 @@ PairSums pair_sums(const void* weights, const void* anchor, DType dtype, int64_t
     sums = pair_sums_of(static_cast<const T*>(weights), static_cast<const T*>(anchor), n);
   });
   return sums;
+}
+
+void interpolate_vector(const void* weights, const void* anchor, void* output, double ratio, DType dtype,
+                        int64_t n) {
+  with_types({1, n, dtype, dtype}, [&]<class T, class A>(T, A) {
+    write_run(static_cast<const T*>(weights), static_cast<const T*>(anchor), static_cast<T*>(output), ratio,
+              n);
+  });
 }
 
 }  // namespace tpgm::kernels

@@ -14,11 +14,11 @@
 
 #include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/residual.h"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
 
-constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kMaxPartials = 512;     // rows of partial sums
 constexpr int kForwardThreads = 128;  // of add_layer_norm: rows are independent, so blocks are small
 constexpr int kThreads = 256;         // of the activations and column sums
@@ -70,12 +70,6 @@ __device__ void store(T* to, const float (&from)[N]) {
 template <int N, class T>
 __device__ Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
-}
-
-__device__ float warp_sum(float value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(kAllLanes, value, offset);
-  return value;
 }
 
 template <class B, int kFours>

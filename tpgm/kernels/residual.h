@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm::kernels {
 

@@ -1,42 +1,24 @@
 // A transformer's passes as plain loops: what the CUDA kernels are held against, and gradients in double.
-#include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/residual.h"
 
 namespace tpgm::kernels {
 namespace {
 
-struct BFloat16 {
-  uint16_t bits;
-};
-
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
 template <class T>
 Compute<T> load(const void* from, int64_t i) {
-  const T value = static_cast<const T*>(from)[i];
-  if constexpr (std::is_same_v<T, BFloat16>)
-    return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
-  else
-    return value;
+  return kernels::load<Compute<T>>(static_cast<const T*>(from)[i]);
 }
 
 template <class T>
 void store(void* to, int64_t i, Compute<T> value) {
-  T& written = static_cast<T*>(to)[i];
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const auto bits = std::bit_cast<uint32_t>(value);
-    const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-    written.bits = static_cast<uint16_t>(value == value ? rounded : 0x7fc0u);
-  } else {
-    written = value;
-  }
+  static_cast<T*>(to)[i] = kernels::store<T>(value);
 }
 
 template <class F>
