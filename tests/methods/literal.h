@@ -165,13 +165,13 @@ struct LiteralTpgm : LiteralRadii {
 struct LiteralFtp : LiteralRadii {
   explicit LiteralFtp(FtpOptions the_options) : options(std::move(the_options)) {}
   void before_step(int64_t t) override {
-    slopes.clear();
+    radius_gradients.clear();
     for (size_t k = 0; t > 0 && k < parameters.size(); ++k) {
       auto terms =
           torch::where(n[k] > 0, parameters[k].grad() * delta[k] / n[k], torch::zeros_like(delta[k]));
       if (options.mask()) terms = torch::where(learned.detach()[k] < n[k], terms, torch::zeros_like(terms));
-      const auto slope = terms.sum();
-      slopes.push_back(slope.item<double>() > 0 ? options.k() * slope : slope);
+      const auto gradient = terms.sum();
+      radius_gradients.push_back(gradient.item<double>() > 0 ? options.k() * gradient : gradient);
     }
   }
   void after_step(int64_t t) override {
@@ -179,14 +179,14 @@ struct LiteralFtp : LiteralRadii {
     if (t == 0) {
       start(torch::full_like(largest, 1e-8), options.radius_lr());
     } else {
-      learned.mutable_grad() = torch::stack(slopes).to(torch::kDouble);
+      learned.mutable_grad() = torch::stack(radius_gradients).to(torch::kDouble);
       adam->step();
     }
     clamp();
     project(gamma());
   }
   FtpOptions options;
-  Tensors slopes;
+  Tensors radius_gradients;
 };
 
 struct LiteralSpd : Literal {

@@ -77,6 +77,7 @@ struct TrainingRun {
   void train(int64_t begin, int64_t end) {
     for (auto i = begin; i < end; ++i) train_step(net, *optimizer, *method, i, radius_loss);
   }
+  Capturable& capturable() { return dynamic_cast<Capturable&>(*method); }
   Checkpoint save() const {
     return {bytes_of(net), bytes_of(*optimizer), through_file(method->state_dict())};
   }
@@ -174,7 +175,7 @@ TEST_P(State, IsACopyOnTheHost) {
 }
 
 // The kinds of the next steps, if each of them is replayed.
-std::vector<int> kinds(Method& method, int steps) {
+std::vector<int> kinds(Capturable& method, int steps) {
   std::vector<int> result;
   for (int i = 0; i < steps; ++i) {
     result.push_back(method.next_step().value().kind);
@@ -194,23 +195,23 @@ TEST_P(State, AReplayedStepCountsLikeOneThatRan) {
     TrainingRun ran(device(), make<Tpgm>(options), sgd(), 2),
         replayed(device(), make<Tpgm>(options), sgd(), 2);
     for (auto* run : {&ran, &replayed}) {
-      EXPECT_EQ(run->method->next_step().has_value(), options.every().at_end()) << "radii are to begin";
+      EXPECT_EQ(run->capturable().next_step().has_value(), options.every().at_end()) << "radii are to begin";
       run->train(0, 1);
     }
     ran.train(1, 7);
-    EXPECT_EQ(kinds(*replayed.method, 6), expected);
+    EXPECT_EQ(kinds(replayed.capturable(), 6), expected);
     EXPECT_TRUE(identical(replayed.method->state_dict()["step"], ran.method->state_dict()["step"]));
   }
   TrainingRun twice(device(), make<Tpgm>(TpgmOptions().every(2).radius_steps(4)), sgd(), 2);
   twice.train(0, 1);
-  EXPECT_EQ(twice.method->next_step()->radius_losses, 0);
-  twice.method->replayed();
-  EXPECT_EQ(twice.method->next_step()->radius_losses, 4);
+  EXPECT_EQ(twice.capturable().next_step()->radius_losses, 0);
+  twice.capturable().replayed();
+  EXPECT_EQ(twice.capturable().next_step()->radius_losses, 4);
 
   TrainingRun probing(device(), make<LpFt>(LpFtOptions().lp_steps(2)), sgd(), 2);
-  probing.method->replayed();
+  probing.capturable().replayed();
   EXPECT_FALSE(probing.net->conv->weight.requires_grad());
-  probing.method->replayed();
+  probing.capturable().replayed();
   EXPECT_TRUE(probing.net->conv->weight.requires_grad());
 }
 
@@ -220,18 +221,18 @@ TEST_P(State, EveryMethodSaysWhatItsNextStepDoes) {
     TrainingRun run(
         device(), [&](Net& net) { return make_method(info.name, *net, named_tensors(*net), {}); }, sgd(), 2);
     run.train(0, 2);
-    const auto plan = run.method->next_step();
+    const auto plan = run.capturable().next_step();
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->radius_losses, info.name == "tpgm" ? 1 : 0);
-    run.method->replayed();
-    EXPECT_EQ(run.method->next_step()->kind, plan->kind);
+    run.capturable().replayed();
+    EXPECT_EQ(run.capturable().next_step()->kind, plan->kind);
   }
   const OptimizerFactory own = [](auto radii) { return std::make_unique<torch::optim::SGD>(radii, 0.05); };
   TrainingRun waits(device(), make<Tpgm>(TpgmOptions().radius_optimizer(own)), sgd(), 2);
   waits.train(0, 2);
-  EXPECT_FALSE(waits.method->next_step());
+  EXPECT_FALSE(waits.capturable().next_step());
   TrainingRun fresh(device(), make<Ftp>(), sgd(), 2);
-  EXPECT_FALSE(fresh.method->next_step());
+  EXPECT_FALSE(fresh.capturable().next_step());
 }
 
 // The mistake it guards against: load the checkpoint, then build the method on half-trained weights.

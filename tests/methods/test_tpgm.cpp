@@ -278,7 +278,7 @@ TEST_P(TpgmTest, ANewHeadMustBeExcluded) {
   EXPECT_NE(message.find("no anchor for 'head.weight' [5,16], 'head.bias' [5]"), std::string::npos)
       << message;
   EXPECT_NE(message.find("exclude({\"head.*\"})"), std::string::npos) << message;
-  EXPECT_EQ(Tpgm(*net, pretrained, TpgmOptions().exclude({"head.*"})).constraints().size(), 6);
+  EXPECT_EQ(Tpgm(*net, pretrained, TpgmOptions().exclude({"head.*"})).displacements().size(), 6);
 }
 
 // Fine-tuning on noise: held-out data say so, and the radii hold the model back.

@@ -30,7 +30,7 @@ inline NamedTensors learned_state(const Tpgm& tpgm) {
   for (const auto& item : tpgm.state_dict()) {
     const auto& name = item.key();
     const bool may_differ = name.starts_with("probe.") || name == "radii.optimizer" ||
-                            (name == "step" && tpgm.constraints().device().is_cuda());
+                            (name == "step" && tpgm.displacements().device().is_cuda());
     if (!may_differ) result.insert(name, item.value());
   }
   return result;

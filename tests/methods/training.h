@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/support.h"
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
 #include "tpgm/methods/method.h"
 
 namespace tpgm::testing {
@@ -112,7 +112,7 @@ inline torch::Tensor distances(const torch::Tensor& tensor, const torch::Tensor&
   return delta.dim() < 2 ? delta.abs().sum().reshape({1}) : delta.abs().flatten(1).sum(1);
 }
 
-inline std::map<std::string, double> as_map(const torch::OrderedDict<std::string, double>& numbers) {
+inline std::map<std::string, double> as_map(const NamedNumbers& numbers) {
   std::map<std::string, double> result;
   for (const auto& item : numbers) result[item.key()] = item.value();
   return result;

@@ -19,8 +19,8 @@ enum class AnchorStorage {
           ///< bus. The same as kWeights for weights on the CPU.
 };
 
-/// A copy of `pretrained` to be held against `weights`: converted, moved, and laid out in memory as `like`.
-/// Never aliases `pretrained`.
+/// A copy of `pretrained` as `storage` says, beside weights `like` whose memory order it takes. Never aliases
+/// `pretrained`.
 at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage);
 
 /// A hash of names, shapes and bytes, the same on every device: tells one anchor from another.

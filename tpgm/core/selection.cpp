@@ -101,14 +101,8 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
 
 }  // namespace
 
-NamedTensors named_tensors(const torch::nn::Module& module) {
-  auto tensors = module.named_parameters();
-  tensors.update(module.named_buffers());
-  return tensors;
-}
-
-std::vector<Selected> select(const std::string& owner, const torch::nn::Module& module,
-                             const NamedTensors& anchor, const std::vector<std::string>& exclude) {
+std::vector<Selected> select(const std::string& owner, const ModuleView& module, const NamedTensors& anchor,
+                             const std::vector<std::string>& exclude) {
   const auto parameters = module.named_parameters();
   check_globs(owner, "exclude", exclude, parameters.keys());
   NamedTensors trainable;
@@ -117,7 +111,7 @@ std::vector<Selected> select(const std::string& owner, const torch::nn::Module& 
   return match(owner, trainable, anchor, exclude);
 }
 
-std::vector<Selected> select_with_buffers(const std::string& owner, const torch::nn::Module& module,
+std::vector<Selected> select_with_buffers(const std::string& owner, const ModuleView& module,
                                           const NamedTensors& anchor,
                                           const std::vector<std::string>& exclude) {
   const auto tensors = named_tensors(module);

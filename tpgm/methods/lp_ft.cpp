@@ -6,7 +6,7 @@ namespace tpgm {
 
 namespace {
 
-// Checked before the module is touched.
+// Checked before the model is touched.
 LpFtOptions checked(LpFtOptions options) {
   TORCH_CHECK(options.lp_steps() >= 0, "[LpFt] lp_steps must not be negative, and is ", options.lp_steps());
   return options;
@@ -14,8 +14,8 @@ LpFtOptions checked(LpFtOptions options) {
 
 }  // namespace
 
-LpFt::LpFt(torch::nn::Module& module, LpFtOptions options)
-    : options_(checked(std::move(options))), lp_(module, SubsetOptions().head(options_.head())) {}
+LpFt::LpFt(const ModuleView& model, LpFtOptions options)
+    : options_(checked(std::move(options))), lp_(model, SubsetOptions().head(options_.head())) {}
 
 void LpFt::start_fine_tuning() {
   lp_.unfreeze();

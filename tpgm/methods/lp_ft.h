@@ -26,11 +26,11 @@ struct LpFtOptions {
 };
 
 /// The first phase is Lp; then every parameter that was trainable before trains again.
-class LpFt final : public Method {
+class LpFt final : public Method, public Capturable, public HasPhases {
  public:
   using Options = LpFtOptions;
 
-  explicit LpFt(torch::nn::Module& module, LpFtOptions options = {});
+  explicit LpFt(const ModuleView& model, LpFtOptions options = {});
 
   void start_fine_tuning();
   void next_phase() override { start_fine_tuning(); }

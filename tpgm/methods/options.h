@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
 #include "tpgm/core/radii.h"
 
 namespace tpgm {

@@ -23,7 +23,7 @@ using Texts = std::map<std::string, std::string>;
 
 struct Entry {
   MethodInfo info;
-  std::function<std::unique_ptr<Method>(torch::nn::Module&, const NamedTensors&, const Texts&)> make;
+  std::function<std::unique_ptr<Method>(const ModuleView&, const NamedTensors&, const Texts&)> make;
 };
 
 template <class M>
@@ -35,16 +35,16 @@ Entry entry(const std::string& name, const std::string& summary) {
     using T = std::decay_t<decltype(value)>;
     result.info.options.push_back({option, type_name<T>(), to_text(value), help});
   });
-  result.make = [name](torch::nn::Module& module, const NamedTensors& anchor, const Texts& texts) {
+  result.make = [name](const ModuleView& model, const NamedTensors& anchor, const Texts& texts) {
     Options options;
     Options::fields(options, [&](const char* option, auto& value, const char*) {
       if (const auto text = texts.find(option); text != texts.end())
         from_text("[" + name + "] " + option, text->second, value);
     });
-    if constexpr (std::is_constructible_v<M, torch::nn::Module&, const NamedTensors&, Options>)
-      return std::make_unique<M>(module, anchor, options);
+    if constexpr (std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>)
+      return std::make_unique<M>(model, anchor, options);
     else
-      return std::make_unique<M>(module, options);
+      return std::make_unique<M>(model, options);
   };
   return result;
 }
@@ -77,7 +77,7 @@ const std::vector<MethodInfo>& methods() {
   return all;
 }
 
-std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& module,
+std::unique_ptr<Method> make_method(const std::string& name, const ModuleView& model,
                                     const NamedTensors& anchor, const Texts& options) {
   std::vector<std::string> names;
   for (const auto& each : entries()) {
@@ -92,7 +92,7 @@ std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& 
       TORCH_CHECK(hint == option, "[", name, "] has no option '", option, "'",
                   known.empty() ? "; it has none" : "; did you mean '" + hint + "'?");
     }
-    return each.make(module, anchor, options);
+    return each.make(model, anchor, options);
   }
   TORCH_CHECK(false, "[make_method] no method '", name, "'; did you mean '", nearest(name, names), "'?");
 }

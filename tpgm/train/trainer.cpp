@@ -243,7 +243,7 @@ void Trainer::train_epoch() {
   clock_->restart();
   while (step_ < end) {
     if (schedule_.phase(step_) != (step_ > 0 ? schedule_.phase(step_ - 1) : 0)) {
-      method_.next_phase();
+      if (auto* phases = dynamic_cast<HasPhases*>(&method_)) phases->next_phase();
       optimizer_.reset();
       best_ = -1;  // the result is one of this phase
       say(fmt::format("phase {} begins", schedule_.phases()[schedule_.phase(step_)].name));
@@ -405,7 +405,7 @@ TrainingStep::RadiusBatch Trainer::next_radius_batch() {
 void Trainer::note_radii() {
   const int64_t step = last_steps_++;
   if (!folder_ || step % last_stride_ != 0) return;
-  last_radii_.emplace_back(step, method_.radii());
+  last_radii_.emplace_back(step, radii_of(method_));
   if (last_radii_.size() < kMostLastRadii) return;
   last_stride_ *= 2;
   std::erase_if(last_radii_, [this](const auto& each) { return each.first % last_stride_ != 0; });
@@ -429,7 +429,7 @@ void Trainer::log_step() {
     folder_->scalar("train/accuracy", accuracy, step_);
     folder_->scalar("train/lr", lr, step_);
     folder_->scalar("train/images_s", clock_->images_s(), step_);
-    folder_->radii(step_, method_.radii(), method_.ratios());
+    folder_->radii(step_, radii_of(method_), ratios_of(method_));
   }
   clock_->loss = clock_->right = clock_->images = 0;
   clock_->restart();
@@ -505,13 +505,13 @@ void Trainer::finish() {
   if (!finished_best_) method_.finish([this] { return training_step_.radius_loss(next_radius_batch()); });
   if (folder_) {
     for (const auto& [step, radii] : last_radii_) folder_->radii(step_, radii, NamedNumbers(), step);
-    folder_->radii(step_, method_.radii(), method_.ratios(),
+    folder_->radii(step_, radii_of(method_), ratios_of(method_),
                    last_steps_ > 0 ? std::optional(last_steps_) : std::nullopt);
   }
   NamedTensors all_predictions;
   const auto selected = select();
   result_.selection = selected ? selected->top1() : kNone;
-  if (const auto ratios = method_.ratios(); method_.needs_radius_data() && !ratios.is_empty() && selected) {
+  if (const auto ratios = ratios_of(method_); method_.needs_radius_data() && !ratios.is_empty() && selected) {
     const auto values = ratios.values();
     const auto back = std::count_if(values.begin(), values.end(), [](double ratio) { return ratio < 1e-3; });
     say(fmt::format("{} of {} tensors went back to the pre-trained weights; selection {}{:.2f} %", back,

@@ -1,4 +1,4 @@
-#include "tpgm/core/probe.h"
+#include "tpgm/core/held_out_loss.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -17,7 +17,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tpgm/core/eval_mode.h"
 #include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
@@ -80,10 +79,10 @@ at::Tensor forked_state(at::Generator& generator) {
   return forked;
 }
 
-// The module's .grad, out of the closure's way and put back on destruction. Handles move, values do not.
+// The parameters' .grad, out of the closure's way and put back on destruction. Handles move, values do not.
 class ParkedGradients {
  public:
-  explicit ParkedGradients(const torch::nn::Module& module) : parameters_(module.parameters()) {
+  explicit ParkedGradients(const NamedTensors& parameters) : parameters_(parameters.values()) {
     for (auto& parameter : parameters_) {
       gradients_.push_back(parameter.grad());
       parameter.mutable_grad().reset();
@@ -96,7 +95,7 @@ class ParkedGradients {
   ParkedGradients(const ParkedGradients&) = delete;
   ParkedGradients& operator=(const ParkedGradients&) = delete;
 
-  // True if somebody has called backward() meanwhile.
+  // True if backward() was called meanwhile.
   bool any_new() const {
     return std::any_of(parameters_.begin(), parameters_.end(),
                        [](const auto& each) { return each.grad().defined(); });
@@ -137,7 +136,7 @@ class UnchangedBuffers {
 // Parameters with other values, and their own again on destruction.
 class OtherValues {
  public:
-  OtherValues(const torch::nn::Module& module, const std::vector<at::Tensor>& parameters,
+  OtherValues(const NamedTensors& all, const std::vector<at::Tensor>& parameters,
               const std::vector<at::Tensor>& values)
       : OtherValues() {  // whose destructor runs if this one throws
     if (values.empty()) return;
@@ -148,7 +147,7 @@ class OtherValues {
         in_storage[parameters[k].storage().unsafeGetStorageImpl()].push_back(k);
     // Before anything is replaced: who shares memory is seen in their own.
     std::vector<std::pair<at::Tensor, at::Tensor>> others;
-    for (const auto& item : module.named_parameters()) {
+    for (const auto& item : all) {
       const auto& other = item.value();
       if (!given.insert(other.unsafeGetTensorImpl()).second || other.numel() == 0) continue;
       const auto place = in_storage.find(other.storage().unsafeGetStorageImpl());
@@ -204,8 +203,8 @@ class OtherValues {
 
 }  // namespace
 
-Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
-    : owner_(std::move(owner)), module_(&module), device_(device) {
+HeldOutLoss::HeldOutLoss(std::string owner, ModuleView module, at::Device device)
+    : owner_(std::move(owner)), module_(std::move(module)), device_(device) {
   const auto fork = [this](const char* name, at::Generator generator) {
     const auto state = forked_state(generator);
     streams_.push_back({name, generator, state});
@@ -214,20 +213,20 @@ Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
   if (!device.is_cpu()) fork("device", at::globalContext().defaultGenerator(device));
 }
 
-Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
-                              const std::vector<at::Tensor>& values) {
+HeldOutLoss::Result HeldOutLoss::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
+                                          const std::vector<at::Tensor>& values) {
   TORCH_CHECK(closure, "[", owner_, "] needs a closure that returns the loss of a batch of held-out data");
   TORCH_CHECK(!c10::InferenceMode::is_enabled(), "[", owner_,
               "] cannot learn radii in inference mode; use NoGradGuard around evaluation instead");
-  const auto buffers = module_->named_buffers();
+  const auto named = module_.named_parameters(), buffers = module_.named_buffers();
   std::vector<uint32_t> versions;
   for (const auto& buffer : buffers) versions.push_back(buffer.value()._version());
   // BatchNorm does not always own up to a change of its statistics (their version stays), so all are put
   // back.
   const UnchangedBuffers unchanged(buffers);
-  const OtherValues other_values(*module_, parameters, values);
-  const ParkedGradients gradients_of_training(*module_);
-  const EvalMode eval_mode(*module_);
+  const OtherValues other_values(named, parameters, values);
+  const ParkedGradients gradients_of_training(named);
+  const EvalMode eval_mode(module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;
   for (auto& stream : capturing(device_) ? std::span<Stream>() : std::span(streams_))
     borrowed.push_back(std::make_unique<BorrowedStream>(stream.generator, stream.state));
@@ -274,13 +273,13 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   return result;
 }
 
-NamedTensors Probe::state_dict() const {
+NamedTensors HeldOutLoss::state_dict() const {
   NamedTensors state;
   for (const auto& stream : streams_) state.insert("random." + stream.name, stream.state.clone());
   return state;
 }
 
-void Probe::load_state_dict(const NamedTensors& state) {
+void HeldOutLoss::load_state_dict(const NamedTensors& state) {
   for (auto& stream : streams_) {
     // A state saved on another kind of device has no stream for this one, which then keeps its own.
     if (const auto* saved = state.find("random." + stream.name)) stream.state = saved->clone();

@@ -1,4 +1,4 @@
-#include "tpgm/core/theory.h"
+#include "benchmarks/theory.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/linalg_norm.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/held_copy.h"
 #include "tpgm/core/radii.h"
 
-namespace tpgm {
+namespace tpgm::benchmarks {
 namespace {
 
 struct Problem {
@@ -46,21 +46,22 @@ double loss_at(const Problem& problem, double alpha, const at::Tensor& points) {
 // α learned on the held-out points, by projecting into a learned radius as a method does.
 double learn_alpha(const TheoryOptions& options, const Problem& problem, const at::Tensor& points) {
   auto weights = problem.finetuned.clone();
-  Constraints constraints("theory", {{"theta", weights, problem.pretrained}}, Norm::kL2,
-                          AnchorStorage::kWeights);
-  Radii radii(RadiiOptions().scale(RadiusScale::kRelative), constraints.names(),
-              constraints.scalar_options());
-  constraints.measure(/*hold=*/true);
-  radii.prepare(constraints.smallest(), constraints.largest());
+  Displacements displacements("theory", {{"theta", weights, problem.pretrained}}, Norm::kL2,
+                              AnchorStorage::kWeights);
+  Radii radii(RadiiOptions().scale(RadiusScale::kRelative), displacements.names(),
+              displacements.scalar_options());
+  HeldCopy held(displacements);
+  held.hold();
+  radii.prepare(displacements.smallest(), displacements.largest());
   for (int64_t i = 0; i < options.radius_steps(); ++i) {
-    constraints.project(radii.values());
+    displacements.project(radii.values());
     const auto residual = points.mv(weights - problem.truth);
     const auto gradient = points.t().mv(residual.sign()) / static_cast<double>(points.size(0));
-    radii.update(constraints.slopes({gradient}, radii.values(), kernels::Rows::kAtOrBeyond),
-                 constraints.largest());
-    radii.prepare(constraints.smallest(), constraints.largest());
+    radii.update(displacements.radius_gradients({gradient}, radii.values(), Rows::kAtOrBeyond),
+                 displacements.largest());
+    radii.prepare(displacements.smallest(), displacements.largest());
   }
-  return (radii.values() / constraints.largest()).item<double>();
+  return (radii.values() / displacements.largest()).item<double>();
 }
 
 }  // namespace
@@ -126,4 +127,4 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
   return rows;
 }
 
-}  // namespace tpgm
+}  // namespace tpgm::benchmarks

@@ -1,12 +1,12 @@
 // Theorem 1: what the draws say has to agree with what can be computed by hand.
-#include "tpgm/core/theory.h"
+#include "benchmarks/theory.h"
 
 #include <cmath>
 #include <numbers>
 
 #include "tests/support.h"
 
-namespace tpgm {
+namespace tpgm::benchmarks {
 namespace {
 
 using testing::error_of;
@@ -86,4 +86,4 @@ TEST(Theory, OptionsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::benchmarks

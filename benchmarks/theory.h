@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tpgm {
+namespace tpgm::benchmarks {
 
 /// Linear problems y = θ*ᵀx, x standard normal in `dims` dimensions. The pre-trained model θ₀ is `epsilon`
 /// away from the truth; the fine-tuned one fits `samples` < dims training points exactly and is `drift` away
@@ -45,4 +45,4 @@ struct TheoryRow {
 /// whatever the global seed.
 std::vector<TheoryRow> check_theorem(const TheoryOptions& options);
 
-}  // namespace tpgm
+}  // namespace tpgm::benchmarks
