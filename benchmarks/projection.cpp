@@ -103,10 +103,10 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
   report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;
 
   for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
-    Constraints constraints("bench", selected, norm, AnchorStorage::kWeights);
-    constraints.measure();
+    Displacements displacements("bench", selected, norm, AnchorStorage::kWeights);
+    displacements.measure();
     const auto radii =
-        constraints.smallest() / 2;  // every row is outside of its radius, so all of it is written
+        displacements.smallest() / 2;  // every row is outside of its radius, so all of it is written
     const auto host_radii = radii.cpu();
     const auto reset = [&] {
       for (std::size_t k = 0; k < start.size(); ++k) {
@@ -116,8 +116,8 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
     ProjectionResult result;
     result.norm = norm;
     result.ours_ms = timer.median_ms(options.repeats, reset, [&] {
-      constraints.measure();
-      constraints.project(radii);
+      displacements.measure();
+      displacements.project(radii);
     });
     done();
     result.ours_gb_s = 5 * bytes / result.ours_ms / 1e6;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "benchmarks/progress.h"
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
 
 namespace tpgm::benchmarks {
 

@@ -26,7 +26,7 @@ struct Data {
   torch::Tensor x, y;
 };
 
-/// `count` points of one domain: noisy class centres, rotated as the domain rotates them.
+// `count` points of one domain: noisy class centres, rotated as the domain rotates them.
 Data draw(int domain, int count) {
   static const auto centres = torch::randn({NetImpl::kClasses, NetImpl::kDims});
   static const auto turns = torch::randn({64, NetImpl::kDims, NetImpl::kDims}) * 0.07;
@@ -59,9 +59,7 @@ int main() {
   const auto train = draw(0, 400), held_out = draw(0, 200), id_test = draw(0, 4000);
   const auto report = [&](const char* name, Net& net) {
     double ood = 0;
-    for (int domain = 1; domain <= 8; ++domain) {
-      ood += accuracy(net, draw(domain, 2000)) / 8;
-    }
+    for (int domain = 1; domain <= 8; ++domain) ood += accuracy(net, draw(domain, 2000)) / 8;
     std::printf("%-22s ID %5.1f   OOD %5.1f\n", name, accuracy(net, id_test), ood);
   };
   report("pre-trained", pretrained);
@@ -77,15 +75,13 @@ int main() {
       loss(model, {train.x.index({picked}), train.y.index({picked})}).backward();
       optimizer.step();
     }
-    if (constrained) {
+    if (constrained)
       tpgm.finish([&] { return loss(model, held_out); });  // learn the radii once, then project
-    }
     report(constrained ? "fine-tuned with TPGM" : "fine-tuned", model);
     if (constrained) {
       std::printf("\nhow much of its way each tensor may keep:\n");
-      for (const auto& ratio : tpgm.ratios()) {
+      for (const auto& ratio : tpgm.ratios())
         std::printf("  %-16s %.2f\n", ratio.key().c_str(), ratio.value());
-      }
     }
   }
 }

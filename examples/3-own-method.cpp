@@ -1,4 +1,4 @@
-// A method of your own in forty lines: derive from AnchoredMethod, and use the batch of constrained tensors.
+// A method of your own in thirty lines: derive from AnchoredMethod, and use the batch of constrained tensors.
 //
 // The method: an elastic band. Up to `slack` away from its anchor a tensor moves freely; beyond that only a
 // share `give` of each further step remains.
@@ -7,29 +7,23 @@
 
 #include <cstdio>
 
-struct ElasticOptions {
+struct ElasticOptions : tpgm::AnchoredOptions<ElasticOptions> {  // with exclude() and anchor_storage()
   TORCH_ARG(double, slack) = 0.5;
   TORCH_ARG(double, give) = 0.1;
-  TORCH_ARG(std::vector<std::string>, exclude);
 };
 
 class Elastic final : public tpgm::AnchoredMethod {
  public:
-  explicit Elastic(torch::nn::Module& module, const ElasticOptions& options = {})
-      : AnchoredMethod("Elastic", module, module.named_parameters(), options.exclude(), tpgm::Norm::kL2,
-                       tpgm::AnchorStorage::kWeights),
-        options_(options) {
-    TORCH_CHECK(options_.slack() > 0 && options_.give() >= 0,
-                "[Elastic] slack must be positive, give not negative");
-  }
+  explicit Elastic(const tpgm::ModuleView& model, const ElasticOptions& options = {})
+      : AnchoredMethod("Elastic", model, options, tpgm::Norm::kL2), options_(options) {}
 
   void after_step(const tpgm::Closure&) override {
-    constraints_.poll();                            // errors of the last step, if any
-    constraints_.measure();                         // all distances from the anchor
-    const auto& distance = constraints_.largest();  // one number per tensor, on the tensors' device
+    poll();                                           // errors of the last step, if any
+    displacements_.measure();                         // all distances from the anchor
+    const auto& distance = displacements_.largest();  // one number per tensor, on the tensors' device
     const auto beyond = torch::relu(distance - options_.slack());
-    constraints_.project(distance - (1 - options_.give()) * beyond);  // into these radii
-    constraints_.post();
+    displacements_.project(distance - (1 - options_.give()) * beyond);  // into these radii
+    post();
   }
 
  private:
@@ -53,9 +47,8 @@ int main() {
     }
     elastic.finish({});
     std::printf("give %.1f: loss %.3f, distances", give, torch::mse_loss(copy->forward(x), y).item<double>());
-    for (const auto& distance : elastic.constraints().by_name(elastic.constraints().largest())) {
+    for (const auto& distance : elastic.displacements().by_name(elastic.displacements().largest()))
       std::printf("  %s %.2f", distance.key().c_str(), distance.value());
-    }
     std::printf("\n");
   }
 }

@@ -186,12 +186,12 @@ NamedTensors load_anchor(const Arguments& args, const GivenClassifier& finetuned
   return anchor;
 }
 
-std::vector<double> distances(const Constraints& constraints) {
+std::vector<double> distances(const Displacements& displacements) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> all;
-  for (size_t i = 0; i < constraints.tensors().size(); ++i) {
-    const at::Tensor& tensor = constraints.tensors()[i];
-    all.push_back((tensor - constraints.anchors()[i].to(tensor.device())).norm(at::Scalar(2), at::kDouble));
+  for (size_t i = 0; i < displacements.tensors().size(); ++i) {
+    const at::Tensor& tensor = displacements.tensors()[i];
+    all.push_back((tensor - displacements.anchors()[i].to(tensor.device())).norm(at::Scalar(2), at::kDouble));
   }
   const at::Tensor values = at::stack(all).cpu();
   const auto* data = values.const_data_ptr<double>();
@@ -256,7 +256,7 @@ Result learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions& o
   result.mu = options.mu();
   Tpgm tpgm(model, anchor, options);
   if (amp) tpgm.read_in_bfloat16(matrix_weights(model));
-  const auto before = distances(tpgm.constraints());
+  const auto before = distances(tpgm.displacements());
   std::vector<at::Tensor> losses;
   batches.restart();
   tpgm.finish([&] {
@@ -272,7 +272,7 @@ Result learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions& o
     steps.add(options.mu(), losses.back());
     return loss;
   });
-  const auto after = distances(tpgm.constraints());
+  const auto after = distances(tpgm.displacements());
   std::tie(result.first_loss, result.last_loss) = ends_of(losses);
   result.ratios = tpgm.ratios();
   result.radii = tpgm.radii();

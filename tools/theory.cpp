@@ -1,5 +1,5 @@
 // `tpgm theory`: Theorem 1 drawn, checked on every draw, and α learned against ε.
-#include "tpgm/core/theory.h"
+#include "benchmarks/theory.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,9 @@
 
 namespace tpgm::tools {
 namespace {
+
+using benchmarks::TheoryOptions;
+using benchmarks::TheoryRow;
 
 void print_table(const TheoryOptions& options, const std::vector<TheoryRow>& rows, std::int64_t violations) {
   fmt::print(
@@ -84,7 +87,7 @@ Run configure_theory(CLI::App& app) {
   app.add_flag("--json", args->json, "For a program to read");
   app.add_option("--plot", args->plot, "Also draw α against ε into this SVG file");
   return [args] {
-    const auto rows = check_theorem(args->theory);
+    const auto rows = benchmarks::check_theorem(args->theory);
     if (!args->plot.empty()) {
       write_plot(rows, args->plot);
     }

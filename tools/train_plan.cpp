@@ -31,7 +31,7 @@ void print_plan(const TrainOptions& options) {
   fmt::print("{}\n# Data\n", to_toml(o));
   for (const auto& note : setup.data.notes) fmt::print("# {}\n", with_flags(note));
 
-  const auto constrained = setup.method->constrained();
+  const auto constrained = constrained_by(*setup.method);
   std::vector<std::string> excluded;
   for (const auto& item : setup.model->named_parameters()) {
     if (std::find(constrained.begin(), constrained.end(), item.key()) == constrained.end())

@@ -20,7 +20,7 @@ class RadiiTest : public testing::OnDevice {
  protected:
   at::TensorOptions options() const { return torch::TensorOptions(torch::kDouble).device(device()); }
   Tensor vector(const std::vector<double>& values) const { return torch::tensor(values, options()); }
-  Radii make(RadiiOptions radii_options, std::size_t count) const {
+  Radii make(RadiiOptions radii_options, size_t count) const {
     return Radii(std::move(radii_options), std::vector<std::string>(count, ""), options());
   }
   void expect_values(const Tensor& actual, const std::vector<double>& expected,
@@ -35,8 +35,10 @@ TEST_P(RadiiTest, StartAtHalfTheSmallestDistanceOrAtEps) {
   for (const auto scale : {RadiusScale::kAbsolute, RadiusScale::kRelative}) {
     auto half = make(RadiiOptions().scale(scale), 3);
     EXPECT_FALSE(half.initialised());
+    EXPECT_TRUE(half.must_wait());
     expect_values(half.prepare(smallest, largest), {1, 0.25, 1.5});
     EXPECT_TRUE(half.initialised());
+    EXPECT_FALSE(half.must_wait());
     expect_values(half.values(), {1, 0.25, 1.5});
     auto eps = make(RadiiOptions().scale(scale).init(RadiusInit::kEps).eps(1e-3), 3);
     expect_values(eps.prepare(smallest, largest), {1e-3, 1e-3, 1e-3});
@@ -47,9 +49,7 @@ TEST_P(RadiiTest, StartAtHalfTheSmallestDistanceOrAtEps) {
 
 TEST_P(RadiiTest, AbsoluteRadiiStayAndRelativeOnesFollowTheDistance) {
   auto absolute = make(RadiiOptions(), 1), relative = make(RadiiOptions().scale(RadiusScale::kRelative), 1);
-  for (auto* radii : {&absolute, &relative}) {
-    radii->prepare(vector({2}), vector({2}));
-  }
+  for (auto* radii : {&absolute, &relative}) radii->prepare(vector({2}), vector({2}));
   expect_values(absolute.prepare(vector({10}), vector({10})), {1});
   expect_values(relative.prepare(vector({10}), vector({10})), {5});
 }
@@ -78,10 +78,10 @@ TEST_P(RadiiTest, MoveAsTorchsAdamMovesThem) {
     auto literal = (smallest / 2 / unit).clone().requires_grad_(true);
     torch::optim::Adam adam({literal}, torch::optim::AdamOptions(1e-2));
     for (int step = 0; step < 50; ++step) {
-      const auto slopes = torch::randn({6}, torch::kDouble).to(device()) + vector({0, 0, 0, 0, -5, 2});
-      radii.update(slopes, largest);
+      const auto gradients = torch::randn({6}, torch::kDouble).to(device()) + vector({0, 0, 0, 0, -5, 2});
+      radii.update(gradients, largest);
       radii.prepare(smallest, largest);
-      literal.mutable_grad() = slopes * unit;
+      literal.mutable_grad() = gradients * unit;
       adam.step();
       const torch::NoGradGuard no_grad;
       literal.copy_(torch::minimum(literal, largest / unit).clamp_min(0));
@@ -94,12 +94,12 @@ TEST_P(RadiiTest, MoveAsTorchsAdamMovesThem) {
   }
 }
 
-/// The penalty of method.md, literally.
+// The penalty of method.md, literally.
 Tensor penalty(const Tensor& radii, const Tensor& largest, const std::vector<std::string>& groups, double mu,
                double tv) {
   auto total = mu * radii.square().sum();
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (std::size_t j = i; j-- > 0;) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t j = i; j-- > 0;) {
       if (groups[j] == groups[i]) {
         total = total + tv * (radii[i] / largest[i] - radii[j] / largest[j]).abs();
         break;
@@ -112,15 +112,15 @@ Tensor penalty(const Tensor& radii, const Tensor& largest, const std::vector<std
 TEST_P(RadiiTest, PenaltiesHaveTheGradientsThatAutogradGivesThem) {
   const std::vector<std::string> groups = {"a", "a", "b", "a", "b", "c", "b"};
   const auto largest = vector({1, 2, 3, 0.5, 4, 5, 0.7}), smallest = vector({0.9, 0.4, 2, 0.1, 3, 5, 0.6});
-  const auto slopes = vector({0.1, -0.2, 0.3, 0, 0.5, -0.6, 0.7});
+  const auto gradients = vector({0.1, -0.2, 0.3, 0, 0.5, -0.6, 0.7});
   constexpr double kLr = 1e-3;
   for (const auto scale : {RadiusScale::kAbsolute, RadiusScale::kRelative}) {
     for (const auto& [mu, tv] : {std::pair{0.3, 0.}, std::pair{0., 0.2}, std::pair{0.3, 0.2}}) {
       Radii radii(RadiiOptions().mu(mu).tv(tv).scale(scale).optimizer(sgd(kLr)), groups, options());
       const auto before = radii.prepare(smallest, largest).clone().requires_grad_(true);
       const auto by_radius =
-          torch::autograd::grad({penalty(before, largest, groups, mu, tv)}, {before})[0] + slopes;
-      radii.update(slopes, largest);
+          torch::autograd::grad({penalty(before, largest, groups, mu, tv)}, {before})[0] + gradients;
+      radii.update(gradients, largest);
       // Along α = γ/n the gradient is n times as large, and so is γ's step for a step of α.
       const auto expected = scale == RadiusScale::kRelative ? by_radius * largest * largest : by_radius;
       EXPECT_TRUE(torch::allclose((before - radii.prepare(smallest, largest)) / kLr, expected, 1e-9, 1e-11));
@@ -146,10 +146,10 @@ TEST_P(RadiiTest, TensorsThatHaveNotMovedGetNoGradient) {
 
 TEST_P(RadiiTest, AnyOptimizerCanMoveThem) {
   auto radii = make(RadiiOptions().optimizer(sgd(0.1)), 2);
-  EXPECT_FALSE(radii.updates_on_device());
+  EXPECT_TRUE(radii.must_wait());
   const auto largest = vector({4, 4});
   const auto first = radii.prepare(largest, largest);
-  EXPECT_FALSE(radii.updates_on_device());
+  EXPECT_TRUE(radii.must_wait());
   radii.update(vector({1, -2}), largest);
   expect_values(first, {2, 2});  // values that were given out stay as they are
   expect_values(radii.prepare(largest, largest), {1.9, 2.2});
@@ -158,46 +158,51 @@ TEST_P(RadiiTest, AnyOptimizerCanMoveThem) {
             std::string::npos);
 }
 
-/// Two radii objects that have gone through the same three updates, with a memory (Adam's, or momentum).
+// Two radii objects that have gone through the same three updates, with a memory (Adam's, or momentum).
 class RadiiStateTest : public RadiiTest {
  protected:
   Radii trained(bool built_in, const Tensor& report = {}) {
     Radii radii(built_in ? RadiiOptions() : RadiiOptions().optimizer(sgd(0.01, 0.9)), {"", ""}, options(),
                 report);
     radii.prepare(largest(), largest());
-    for (int i = 0; i < 3; ++i) {
-      step(radii, 0.5 + i);
-    }
+    for (int i = 0; i < 3; ++i) step(radii, 0.5 + i);
     return radii;
   }
-  void step(Radii& radii, double slope) {
-    radii.update(vector({slope, -2 * slope}), largest());
+  void step(Radii& radii, double gradient) {
+    radii.update(vector({gradient, -2 * gradient}), largest());
     radii.prepare(largest(), largest());
   }
   Tensor largest() const { return vector({4, 6}); }
 };
 TPGM_ON_EVERY_DEVICE(RadiiStateTest);
 
-TEST_P(RadiiStateTest, RollBackToASnapshot) {
+TEST_P(RadiiStateTest, GoBackToWhatWasRemembered) {
   for (const bool built_in : {true, false}) {
     auto radii = trained(built_in), twin = trained(built_in);
-    const auto snapshot = radii.snapshot();
+    radii.remember();
+    radii.go_back();  // before anything was moved
+    EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
+    radii.remember();
+    step(radii, 100);
     step(radii, 100);
     EXPECT_FALSE(torch::equal(radii.values(), twin.values()));
-    radii.roll_back(snapshot);
+    radii.go_back();
     EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
     step(radii, 1), step(twin, 1);
-    EXPECT_TRUE(torch::equal(radii.values(), twin.values())) << "the optimizer's memory rolls back, too";
+    EXPECT_TRUE(torch::equal(radii.values(), twin.values())) << "the optimizer's memory goes back, too";
   }
-  auto fresh = make(RadiiOptions(), 2);
-  const auto nothing = fresh.snapshot();
-  fresh.prepare(largest(), largest());
-  fresh.roll_back(nothing);
-  EXPECT_FALSE(fresh.initialised());
-  expect_values(fresh.prepare(vector({1, 1}), largest()), {0.5, 0.5});
+  for (const bool built_in : {true, false}) {
+    auto fresh = make(built_in ? RadiiOptions() : RadiiOptions().optimizer(sgd(0.1)), 2);
+    fresh.remember();
+    fresh.prepare(largest(), largest());
+    step(fresh, 1);
+    fresh.go_back();
+    EXPECT_FALSE(fresh.initialised());
+    expect_values(fresh.prepare(vector({1, 1}), largest()), {0.5, 0.5});
+  }
 }
 
-TEST_P(RadiiStateTest, RollBackIsDecidedOnTheDevice) {
+TEST_P(RadiiStateTest, GoBackByThemselvesOnTheDevice) {
   const auto same = [](const Radii& a, const Radii& b) {
     const auto first = a.state_dict(), second = b.state_dict();
     return std::all_of(first.begin(), first.end(),
@@ -208,31 +213,17 @@ TEST_P(RadiiStateTest, RollBackIsDecidedOnTheDevice) {
     auto report = torch::full({1}, kernels::kAllFinite, torch::TensorOptions(torch::kInt).device(device()));
     auto radii = trained(true, report), twin = trained(true);
     for (int i = 0; i < 2; ++i) {
-      if (i == 0) radii.save_at_next_call();
+      if (i == 0) radii.remember();
       if (i == bad) report.fill_(3);
       step(radii, i >= bad ? NAN : 1 + i);
       if (bad == 2) step(twin, 1 + i);
     }
     EXPECT_TRUE(same(radii, twin)) << bad;
     report.fill_(kernels::kAllFinite);
-    radii.save_at_next_call();
+    radii.remember();
     step(radii, 2), step(twin, 2);
     EXPECT_TRUE(same(radii, twin)) << bad;
   }
-}
-
-TEST_P(RadiiStateTest, GoBackToWhatWasSaved) {
-  auto radii = trained(true), twin = trained(true);
-  radii.save_at_next_call();
-  radii.go_back();  // before anything was saved
-  EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
-  radii.save_at_next_call();
-  step(radii, 100);
-  step(radii, 100);
-  EXPECT_FALSE(torch::equal(radii.values(), twin.values()));
-  radii.go_back();
-  step(radii, 1), step(twin, 1);
-  EXPECT_TRUE(torch::equal(radii.values(), twin.values()));
 }
 
 // A recorded step finds them by their address.
@@ -246,14 +237,14 @@ TEST_P(RadiiStateTest, StayInTheirMemory) {
     const auto nothing = radii.state_dict();
     radii.prepare(largest(), largest());
     expect_there("prepare");
-    const auto snapshot = radii.snapshot();
     const auto state = radii.state_dict();
+    radii.remember();
     step(radii, 1);
     expect_there("update");
     const auto after = radii.values().clone();
-    radii.roll_back(snapshot);
-    EXPECT_FALSE(torch::equal(radii.values(), after)) << "a snapshot is a copy";
-    expect_there("roll_back");
+    radii.go_back();
+    EXPECT_FALSE(torch::equal(radii.values(), after));
+    expect_there("go_back");
     step(radii, 1);
     EXPECT_TRUE(torch::equal(radii.values(), after));
     for (const auto& each : {state, nothing, state}) {

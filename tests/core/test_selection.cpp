@@ -14,9 +14,8 @@ using torch::Tensor;
 
 struct Parameters : torch::nn::Module {
   explicit Parameters(const NamedTensors& tensors) {
-    for (const auto& item : tensors) {
+    for (const auto& item : tensors)
       register_parameter(item.key(), item.value(), item.value().requires_grad());
-    }
   }
 };
 
@@ -24,24 +23,19 @@ Tensor trainable(at::IntArrayRef sizes = {2}) { return torch::randn(sizes).set_r
 
 NamedTensors copies(const NamedTensors& tensors) {
   NamedTensors result;
-  for (const auto& item : tensors) {
-    result.insert(item.key(), item.value().detach().clone());
-  }
+  for (const auto& item : tensors) result.insert(item.key(), item.value().detach().clone());
   return result;
 }
 
 std::vector<std::string> names(const std::vector<Selected>& selected) {
   std::vector<std::string> result;
-  for (const auto& each : selected) {
-    result.push_back(each.name);
-  }
+  for (const auto& each : selected) result.push_back(each.name);
   return result;
 }
 
 void expect_error(const std::string& error, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) {
+  for (const auto& part : parts)
     EXPECT_NE(error.find(part), std::string::npos) << "'" << part << "' is not in: " << error;
-  }
 }
 
 using Names = std::vector<std::string>;
@@ -51,9 +45,7 @@ TEST(Selection, MatchesParametersWithTheirAnchorsByName) {
   NamedTensors anchor;  // in another order, and with names that the model does not have
   anchor.insert("something.else", torch::zeros({1}));
   const auto parameters = copies(net->named_parameters());
-  for (std::size_t i = parameters.size(); i-- > 0;) {
-    anchor.insert(parameters[i].key(), parameters[i].value() + 1);
-  }
+  for (size_t i = parameters.size(); i-- > 0;) anchor.insert(parameters[i].key(), parameters[i].value() + 1);
   const auto selected = select("Test", *net, anchor, {});
   EXPECT_EQ(names(selected), parameters.keys());
   for (const auto& each : selected) {
@@ -88,9 +80,7 @@ TEST(Selection, MissingAnchorsAreListedWithTheWayOut) {
   EXPECT_EQ(select("Test", *net, anchor, {"head.*"}).size(), 6u);
 
   NamedTensors many;
-  for (int i = 0; i < 13; ++i) {
-    many.insert(fmt::format("p{}", 100 + i), trainable());
-  }
+  for (int i = 0; i < 13; ++i) many.insert(fmt::format("p{}", 100 + i), trainable());
   expect_error(error_of([&] { select("Test", Parameters(many), NamedTensors(), {}); }),
                {"'p100' [2]", "'p109' [2] and 3 more"});
   EXPECT_EQ(error_of([&] { select("Test", Parameters(many), NamedTensors(), {}); }).find("p110"),
@@ -145,9 +135,7 @@ TEST(Selection, FrozenParametersAreLeftOut) {
   EXPECT_EQ(names(select("Test", *net, anchor, {})).front(), "conv.bias");
   expect_error(error_of([&] { select("Test", *net, anchor, {"*"}); }),
                {"[Test] nothing to constrain", "excluded"});
-  for (auto& parameter : net->parameters()) {
-    parameter.set_requires_grad(false);
-  }
+  for (auto& parameter : net->parameters()) parameter.set_requires_grad(false);
   expect_error(error_of([&] { select("Test", *net, anchor, {}); }), {"nothing to constrain", "frozen"});
 }
 
@@ -196,9 +184,7 @@ TEST(Selection, BlocksOfKnownModels) {
       {"weight", ""},
       {"0.weight", "0"},
   };
-  for (const auto& [name, block] : cases) {
-    EXPECT_EQ(block_name(name), block) << name;
-  }
+  for (const auto& [name, block] : cases) EXPECT_EQ(block_name(name), block) << name;
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace tpgm::kernels {
 using torch::Tensor;
 using Split = ParallelFor;
 
-inline constexpr std::int64_t kPad = 64;  // elements on either side of every buffer
-inline constexpr double kGuard = 96;      // what they hold; exact in every type
+inline constexpr int64_t kPad = 64;   // elements on either side of every buffer
+inline constexpr double kGuard = 96;  // what they hold; exact in every type
 
 inline constexpr std::array<std::pair<DType, DType>, 7> kTypes = {{{DType::kFloat64, DType::kFloat64},
                                                                    {DType::kFloat64, DType::kBFloat16},
@@ -33,8 +33,8 @@ inline torch::ScalarType scalar_type(DType type) {
 /// One tensor of a batch, on the CPU.
 struct Item {
   Layout layout;
-  Tensor weights, anchor, gradient;     // [rows, cols]
-  std::array<std::int64_t, 3> offsets;  // elements by which each misses an aligned address
+  Tensor weights, anchor, gradient;  // [rows, cols]
+  std::array<int64_t, 3> offsets;    // elements by which each misses an aligned address
 
   Tensor in_compute_type(const Tensor& tensor) const {
     return tensor.to(layout.weights == DType::kFloat64 ? torch::kDouble : torch::kFloat);
@@ -52,11 +52,9 @@ inline std::vector<Item> random_items(const std::vector<Layout>& layouts, unsign
     auto anchor = wide.to(scalar_type(layout.anchor));
     auto weights =
         (anchor.to(torch::kDouble) + 0.1 * torch::randn_like(wide)).to(scalar_type(layout.weights));
-    if (layout.rows > 1 && items.size() % 2 == 0) {
-      weights[0].copy_(anchor[0]);
-    }
+    if (layout.rows > 1 && items.size() % 2 == 0) weights[0].copy_(anchor[0]);
     auto gradient = torch::randn_like(wide).to(scalar_type(layout.weights));
-    const auto offset = [&] { return static_cast<std::int64_t>(random() % 2); };
+    const auto offset = [&] { return static_cast<int64_t>(random() % 2); };
     items.push_back({layout, weights, anchor, gradient, {offset(), offset(), offset()}});
   }
   return items;
@@ -64,12 +62,9 @@ inline std::vector<Item> random_items(const std::vector<Layout>& layouts, unsign
 
 inline std::vector<Layout> many_shapes(DType weights, DType anchor) {
   std::vector<Layout> layouts;
-  for (const std::int64_t cols : {1, 3, 9, 31, 64, 147, 2048, 2049, 4608, 8191, 8192, 8193, 100000}) {
-    for (const std::int64_t rows : {1, 2, 7, 8, 33, 3000}) {
-      if (rows * cols <= 200000) {
-        layouts.push_back({rows, cols, weights, anchor});
-      }
-    }
+  for (const int64_t cols : {1, 3, 9, 31, 64, 147, 2048, 2049, 4608, 8191, 8192, 8193, 100000}) {
+    for (const int64_t rows : {1, 2, 7, 8, 33, 3000})
+      if (rows * cols <= 200000) layouts.push_back({rows, cols, weights, anchor});
   }
   layouts.insert(layouts.begin() + 5, {1, 0, weights, anchor});
   return layouts;
@@ -77,7 +72,7 @@ inline std::vector<Layout> many_shapes(DType weights, DType anchor) {
 
 inline std::vector<Layout> many_tensors() {
   std::vector<Layout> layouts;
-  for (std::int64_t i = 0; i < 1300; ++i) {
+  for (int64_t i = 0; i < 1300; ++i) {
     const auto [weights, anchor] = kTypes[i % kTypes.size()];
     layouts.push_back({1 + i % 13, i % 200 == 0 ? 9000 : 1 + i % 70, weights, anchor});
   }
@@ -86,24 +81,23 @@ inline std::vector<Layout> many_tensors() {
 
 /// Elements at `offset` from an aligned address, between guards.
 struct Buffer {
-  Buffer(const Tensor& values, std::int64_t offset, torch::Device device)
+  Buffer(const Tensor& values, int64_t offset, torch::Device device)
       : store(torch::full({values.numel() + 2 * kPad}, kGuard, values.options().device(device))),
         view(store.narrow(0, kPad + offset, values.numel()).view(values.sizes())) {
     view.copy_(values);
   }
   bool guards_hold() const {
     const auto outside = store.numel() - view.numel();
-    return store.eq(kGuard).sum().item<std::int64_t>() - view.eq(kGuard).sum().item<std::int64_t>() ==
-           outside;
+    return store.eq(kGuard).sum().item<int64_t>() - view.eq(kGuard).sum().item<int64_t>() == outside;
   }
   Tensor store, view;
 };
 
 /// What the third operands are: nothing, the gradients, memory full of NaN, the weights themselves, or
 /// nothing in every second tensor and memory full of NaN in the others.
-enum class Third { kNull, kGradient, kPoisoned, kWeights, kEverySecond };
+enum class Operand { kNull, kGradient, kPoisoned, kWeights, kEverySecond };
 
-inline void whole(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body) { body(0, n); }
+inline void whole(int64_t n, const std::function<void(int64_t, int64_t)>& body) { body(0, n); }
 
 /// A batch on a device. Everything that a call has to write starts as NaN.
 class Call {
@@ -115,40 +109,40 @@ class Call {
       layouts.push_back(item.layout);
       weights.emplace_back(item.weights, item.offsets[0], device);
       anchor.emplace_back(item.anchor, item.offsets[1], device);
-      third.emplace_back(item.gradient, item.offsets[2], device);
+      operand.emplace_back(item.gradient, item.offsets[2], device);
     }
     plan = make_plan(layouts);
     device_tensors_ = on_device(plan.tensors);
     device_pieces_ = on_device(plan.pieces);
-    const auto count = static_cast<std::int64_t>(items.size());
-    const auto poisoned = [&](std::int64_t n) {
+    const auto count = static_cast<int64_t>(items.size());
+    const auto poisoned = [&](int64_t n) {
       return torch::full({n}, NAN, torch::TensorOptions(torch::kDouble).device(device));
     };
-    partials_ = poisoned(2 * static_cast<std::int64_t>(plan.pieces.size()));
+    partials_ = poisoned(2 * static_cast<int64_t>(plan.pieces.size()));
     tickets_ = torch::zeros({count}, torch::TensorOptions(torch::kInt).device(device));
     report = torch::full({1}, kAllFinite, tickets_.options());
     rows = poisoned(plan.rows);
     min = poisoned(count);
     max = poisoned(count);
     row_dots_ = poisoned(plan.rows);
-    slopes_ = poisoned(count);
+    result_ = poisoned(count);
   }
 
   const Backend& backend() const { return device_.is_cuda() ? cuda() : cpu(); }
-  Norms norms() const { return {rows.data_ptr<double>(), min.data_ptr<double>(), max.data_ptr<double>()}; }
+  Distances distances() const {
+    return {rows.data_ptr<double>(), min.data_ptr<double>(), max.data_ptr<double>()};
+  }
 
-  Batch batch(Third mode) {
+  Batch batch(Operand mode) {
     operands_.clear();
-    for (std::size_t k = 0; k < weights.size(); ++k) {
-      if (mode == Third::kPoisoned || mode == Third::kEverySecond) {
-        third[k].view.fill_(NAN);
-      }
+    for (size_t k = 0; k < weights.size(); ++k) {
+      if (mode == Operand::kPoisoned || mode == Operand::kEverySecond) operand[k].view.fill_(NAN);
       operands_.push_back({weights[k].view.data_ptr(), anchor[k].view.data_ptr(),
-                           mode == Third::kNull || (mode == Third::kEverySecond && k % 2 == 0) ? nullptr
-                           : mode == Third::kWeights ? weights[k].view.data_ptr()
-                                                     : third[k].view.data_ptr(),
+                           mode == Operand::kNull || (mode == Operand::kEverySecond && k % 2 == 0) ? nullptr
+                           : mode == Operand::kWeights ? weights[k].view.data_ptr()
+                                                       : operand[k].view.data_ptr(),
                            plan.tensors[k].layout.weights == DType::kFloat32 &&
-                               third[k].view.scalar_type() == torch::kBFloat16});
+                               operand[k].view.scalar_type() == torch::kBFloat16});
     }
     Batch batch;
     batch.plan = &plan;
@@ -156,47 +150,52 @@ class Call {
     batch.pieces = static_cast<const Piece*>(device_pieces_.data_ptr());
     batch.operands = operands_.data();
     batch.partials = partials_.data_ptr<double>();
-    batch.tickets = reinterpret_cast<std::uint32_t*>(tickets_.data_ptr<std::int32_t>());
-    batch.report = report.data_ptr<std::int32_t>();
+    batch.tickets = reinterpret_cast<uint32_t*>(tickets_.data_ptr<int32_t>());
+    batch.report = report.data_ptr<int32_t>();
     batch.parallel_for = split_;
     return batch;
   }
 
-  void distances(RowNorm norm, Third mode = Third::kNull) { backend().distances(batch(mode), norm, norms()); }
-  void project(RatioOf ratio_of, const Tensor& radii, Third mode) {
-    backend().project(batch(mode), ratio_of, norms(), limits(radii));
+  void measure(RowNorm norm, Operand mode = Operand::kNull) {
+    backend().measure(batch(mode), norm, distances());
+  }
+  void project(RatioOf ratio_of, const Tensor& radii, Operand mode) {
+    backend().project(batch(mode), ratio_of, distances(), limits(radii));
   }
   /// `closest` as in Limits, one number for each row.
-  void measure_and_project(RowNorm norm, RatioOf ratio_of, const Tensor& radii, Third mode,
+  void measure_and_project(RowNorm norm, RatioOf ratio_of, const Tensor& radii, Operand mode,
                            const Tensor& closest = {}) {
-    backend().measure_and_project(batch(mode), norm, ratio_of, norms(), limits(radii, closest));
+    backend().measure_and_project(batch(mode), norm, ratio_of, distances(), limits(radii, closest));
   }
-  void interpolate(const Tensor& ratios, Third mode) {
+  void interpolate(const Tensor& ratios, Operand mode) {
     backend().interpolate(batch(mode), (kept_ = ratios.to(device_)).data_ptr<double>());
   }
-  Tensor slopes(RatioOf ratio_of, Rows which, const Tensor& radii, Third mode = Third::kGradient) {
-    backend().slopes(batch(mode), ratio_of, which, norms(), (kept_ = radii.to(device_)).data_ptr<double>(),
-                     row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
-    return slopes_.cpu();
+  Tensor radius_gradients(RatioOf ratio_of, Rows which, const Tensor& radii,
+                          Operand mode = Operand::kGradient) {
+    backend().radius_gradients(batch(mode), ratio_of, which, distances(),
+                               (kept_ = radii.to(device_)).data_ptr<double>(), row_dots_.data_ptr<double>(),
+                               result_.data_ptr<double>());
+    return result_.cpu();
   }
-  Tensor measure_slopes(RowNorm norm, RatioOf ratio_of, Rows which, const Tensor& radii, const Call& now,
-                        Third mode = Third::kGradient) {
-    backend().measure_slopes(batch(mode), norm, ratio_of, which, norms(), limits(radii).radii, now.norms(),
-                             row_dots_.data_ptr<double>(), slopes_.data_ptr<double>());
-    return slopes_.cpu();
+  Tensor measure_radius_gradients(RowNorm norm, RatioOf ratio_of, Rows which, const Tensor& radii,
+                                  const Call& now, Operand mode = Operand::kGradient) {
+    backend().measure_radius_gradients(batch(mode), norm, ratio_of, which, distances(), limits(radii).radii,
+                                       now.distances(), row_dots_.data_ptr<double>(),
+                                       result_.data_ptr<double>());
+    return result_.cpu();
   }
-  void add_displacement(double factor) { backend().add_displacement(batch(Third::kGradient), factor); }
+  void add_displacement(double factor) { backend().add_displacement(batch(Operand::kGradient), factor); }
 
-  std::int32_t code() const { return report.item<std::int32_t>(); }
-  void expect_guards(std::size_t k) const {
-    EXPECT_TRUE(weights[k].guards_hold() && anchor[k].guards_hold() && third[k].guards_hold())
+  int32_t code() const { return report.item<int32_t>(); }
+  void expect_guards(size_t k) const {
+    EXPECT_TRUE(weights[k].guards_hold() && anchor[k].guards_hold() && operand[k].guards_hold())
         << "tensor " << k;
   }
-  Tensor rows_of(std::size_t k) const {
+  Tensor rows_of(size_t k) const {
     return rows.cpu().narrow(0, plan.tensors[k].first_row, plan.tensors[k].layout.rows);
   }
 
-  std::vector<Buffer> weights, anchor, third;
+  std::vector<Buffer> weights, anchor, operand;
   Plan plan;
   Tensor report, rows, min, max;
 
@@ -208,14 +207,14 @@ class Call {
   }
   template <class T>
   Tensor on_device(const std::vector<T>& values) const {
-    auto bytes = torch::empty({static_cast<std::int64_t>(values.size() * sizeof(T))}, torch::kByte);
+    auto bytes = torch::empty({static_cast<int64_t>(values.size() * sizeof(T))}, torch::kByte);
     std::memcpy(bytes.data_ptr(), values.data(), values.size() * sizeof(T));
     return bytes.to(device_);
   }
   torch::Device device_;
   Split split_;
   std::vector<Operands> operands_;
-  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, slopes_, kept_, kept_closest_;
+  Tensor device_tensors_, device_pieces_, partials_, tickets_, row_dots_, result_, kept_, kept_closest_;
 };
 
 }  // namespace tpgm::kernels

@@ -6,7 +6,7 @@
 namespace tpgm::kernels {
 namespace {
 
-/// Tensors on the CPU; what is not there is undefined.
+// Tensors on the CPU; what is not there is undefined.
 struct NormInputs {
   Tensor x, branch, bias, weight, shift, d_normed, d_sum;
   double eps = 1e-6;
@@ -26,7 +26,7 @@ DType dtype_of(const Tensor& tensor) {
 
 torch::ScalarType sum_type(torch::ScalarType type) { return type == torch::kDouble ? type : torch::kFloat; }
 
-/// Copies inputs to a device and collects outputs from it, which start as NaN between guards.
+// Copies inputs to a device and collects outputs from it, which start as NaN between guards.
 class Memory {
  public:
   explicit Memory(torch::Device device) : device_(device) {}
@@ -39,7 +39,7 @@ class Memory {
     outputs_.emplace_back(torch::full(sizes, NAN, type), 0, device_);
     return outputs_.back().view.data_ptr();
   }
-  void* scratch(std::int64_t bytes) {
+  void* scratch(int64_t bytes) {
     inputs_.push_back(torch::full({bytes / 4 + 1}, NAN, torch::TensorOptions(torch::kFloat).device(device_)));
     return inputs_.back().data_ptr();
   }
@@ -58,11 +58,11 @@ class Memory {
   std::vector<Buffer> outputs_;
 };
 
-/// sum (x without a branch), normed, dx, d_branch, d_weight, d_shift, d_bias.
+// sum (x without a branch), normed, dx, d_branch, d_weight, d_shift, d_bias.
 Tensors norm_on(torch::Device device, const NormInputs& inputs) {
   const auto type = inputs.x.scalar_type(), branches = inputs.d_normed.scalar_type();
   const StreamTypes types{dtype_of(inputs.x), dtype_of(inputs.d_normed)};
-  const std::int64_t rows = inputs.x.size(0), cols = inputs.x.size(1);
+  const int64_t rows = inputs.x.size(0), cols = inputs.x.size(1);
   Memory memory(device);
   AddLayerNorm forward;
   forward.types = types;
@@ -99,7 +99,7 @@ Tensors norm_on(torch::Device device, const NormInputs& inputs) {
   return results;
 }
 
-/// The same by LibTorch, in double.
+// The same by LibTorch, in double.
 Tensors norm_in_aten(const NormInputs& inputs) {
   const auto wide = [](const Tensor& tensor) {
     return tensor.defined() ? tensor.to(torch::kDouble) : tensor;
@@ -116,10 +116,10 @@ Tensors norm_in_aten(const NormInputs& inputs) {
   return {sum.detach(), normed.detach(), dx, dx, grads[1], grads[2], dx.sum(0)};
 }
 
-/// What = 0: a branch with a bias, and a gradient of the sum; 1: a branch alone; 2: neither, with that
-/// gradient.
-NormInputs random_norm(std::int64_t rows, std::int64_t cols, torch::ScalarType type,
-                       torch::ScalarType branches, int what) {
+// What = 0: a branch with a bias, and a gradient of the sum; 1: a branch alone; 2: neither, with that
+// gradient.
+NormInputs random_norm(int64_t rows, int64_t cols, torch::ScalarType type, torch::ScalarType branches,
+                       int what) {
   const auto make = [&](at::IntArrayRef sizes, torch::ScalarType to) {
     return torch::randn(sizes, torch::kDouble).to(to);
   };
@@ -135,11 +135,11 @@ NormInputs random_norm(std::int64_t rows, std::int64_t cols, torch::ScalarType t
   return inputs;
 }
 
-/// Relative to the largest value, with a limit for fp32 and one for bf16.
+// Relative to the largest value, with a limit for fp32 and one for bf16.
 void expect_close(const Tensors& actual, const Tensors& expected, const std::string& where,
                   double single = 2e-5, double half = 5e-3) {
   ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) {
+  for (size_t i = 0; i < actual.size(); ++i) {
     const auto a = actual[i].to(torch::kDouble), b = expected[i].to(torch::kDouble);
     const double limit = actual[i].scalar_type() == torch::kDouble  ? 1e-11
                          : actual[i].scalar_type() == torch::kFloat ? single
@@ -149,11 +149,9 @@ void expect_close(const Tensors& actual, const Tensors& expected, const std::str
   }
 }
 
-std::string shape(std::int64_t rows, std::int64_t cols) {
-  return std::to_string(rows) + " x " + std::to_string(cols);
-}
+std::string shape(int64_t rows, int64_t cols) { return std::to_string(rows) + " x " + std::to_string(cols); }
 
-/// The result, its gradient and the gradient's column sums.
+// The result, its gradient and the gradient's column sums.
 Tensors activate_on(torch::Device device, Unit unit, const Tensor& x, const Tensor& dy) {
   Memory memory(device);
   Activate args;
@@ -178,7 +176,7 @@ Tensors activate_in_aten(Unit unit, const Tensor& narrow, const Tensor& dy) {
   return {y.detach(), dx, dx.sum(0)};
 }
 
-/// Of the parts of `packed` [rows, parts · cols], as they lie in it; and the parts beside each other again.
+// Of the parts of `packed` [rows, parts · cols], as they lie in it; and the parts beside each other again.
 std::vector<Tensor> column_sums_on(torch::Device device, const Tensor& packed, int parts) {
   Memory memory(device);
   ColumnSums args;
@@ -211,9 +209,8 @@ TEST(Transformer, AgreesWithLibTorch) {
       }
       const Tensor x = 2 * torch::randn({rows, cols}, torch::kDouble).to(branches);
       const Tensor dy = torch::randn_like(x);
-      for (const auto unit : {Unit::kGelu, Unit::kQuickGelu}) {
+      for (const auto unit : {Unit::kGelu, Unit::kQuickGelu})
         expect_close(activate_on(torch::kCPU, unit, x, dy), activate_in_aten(unit, x, dy), shape(rows, cols));
-      }
       const Tensor packed = torch::randn({rows, 3 * cols}, torch::kDouble).to(branches);
       for (const int parts : {1, 3}) {
         const auto results = column_sums_on(torch::kCPU, packed, parts);
@@ -246,7 +243,7 @@ TEST_F(TransformerCuda, AgreesWithTheCpu) {
           const auto results = norm_on(torch::kCUDA, inputs);
           expect_close(results, norm_on(torch::kCPU, inputs), shape(rows, cols), 1e-4);
           const auto again = norm_on(torch::kCUDA, inputs);
-          for (std::size_t k = 0; k < results.size(); ++k) EXPECT_TRUE(results[k].equal(again[k])) << k;
+          for (size_t k = 0; k < results.size(); ++k) EXPECT_TRUE(results[k].equal(again[k])) << k;
         }
         const Tensor x = (2 * torch::randn({rows, cols})).to(branches), dy = torch::randn_like(x);
         for (const auto unit : {Unit::kGelu, Unit::kQuickGelu}) {

@@ -30,13 +30,9 @@ inline Tensor functional_loss(const Net& net, const Tensors& parameters, const B
 
 /// n_r of every row (l2: of the whole), in a shape that broadcasts with the displacement.
 inline Tensor row_distances(const Tensor& displacement, Norm norm) {
-  if (norm == Norm::kL2) {
-    return displacement.pow(2).sum().sqrt();
-  }
-  if (displacement.dim() < 2) {
-    return displacement.abs().sum();
-  }
-  std::vector<std::int64_t> rows(displacement.dim(), 1);
+  if (norm == Norm::kL2) return displacement.pow(2).sum().sqrt();
+  if (displacement.dim() < 2) return displacement.abs().sum();
+  std::vector<int64_t> rows(displacement.dim(), 1);
   rows[0] = -1;
   return displacement.abs().flatten(1).sum(1).reshape(rows);
 }
@@ -52,8 +48,8 @@ inline Tensor projected(const Tensor& anchor, const Tensor& displacement, const 
 struct Literal {
   virtual ~Literal() = default;
   virtual Tensor penalty() { return torch::zeros({}); }
-  virtual void before_step(std::int64_t) {}
-  virtual void after_step(std::int64_t) {}
+  virtual void before_step(int64_t) {}
+  virtual void after_step(int64_t) {}
   virtual void finish() {}
   virtual Tensor radii() { return {}; }
 
@@ -70,7 +66,7 @@ struct Literal {
   void measure() {
     delta.clear(), n.clear();
     Tensors low, high;
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
+    for (size_t k = 0; k < parameters.size(); ++k) {
       delta.push_back(parameters[k].detach() - anchor[k]);
       const auto rows = row_distances(delta[k], norm);
       low.push_back(rows.min()), high.push_back(rows.max());
@@ -81,17 +77,14 @@ struct Literal {
   }
   Tensors all_projected(const Tensor& gamma) {
     Tensors result;
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
+    for (size_t k = 0; k < parameters.size(); ++k)
       result.push_back(projected(anchor[k], delta[k], n[k], gamma[k]));
-    }
     return result;
   }
   void project(const Tensor& gamma) {
     const torch::NoGradGuard no_grad;
     const auto values = all_projected(gamma);
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
-      parameters[k].copy_(values[k]);
-    }
+    for (size_t k = 0; k < parameters.size(); ++k) parameters[k].copy_(values[k]);
   }
 
   Net net{nullptr};
@@ -121,7 +114,7 @@ struct LiteralRadii : Literal {
 
 struct LiteralTpgm : LiteralRadii {
   /// `groups` has the tensors of each group, for tv.
-  LiteralTpgm(TpgmOptions the_options, std::vector<std::vector<std::int64_t>> the_groups)
+  LiteralTpgm(TpgmOptions the_options, std::vector<std::vector<int64_t>> the_groups)
       : options(std::move(the_options)), groups(std::move(the_groups)) {
     relative = options.scale() == RadiusScale::kRelative;
   }
@@ -129,31 +122,27 @@ struct LiteralTpgm : LiteralRadii {
     auto total = functional_loss(net, all_projected(gamma()), batch_for(net, next++));
     total = total + options.mu() * gamma().pow(2).sum();
     const auto ratios = gamma() / largest;
-    for (const auto& group : groups) {
-      for (std::size_t i = 1; i < group.size(); ++i) {
+    for (const auto& group : groups)
+      for (size_t i = 1; i < group.size(); ++i)
         total = total + options.tv() * (ratios[group[i]] - ratios[group[i - 1]]).abs();
-      }
-    }
     return total;
   }
-  void learn(std::int64_t steps) {
+  void learn(int64_t steps) {
     if (!learned.defined()) {
       const auto first =
           options.init() == RadiusInit::kHalf ? smallest / 2 : torch::full_like(smallest, options.eps());
       start(relative ? first / largest : first, options.radius_lr());
     }
-    for (std::int64_t i = 0; i < steps; ++i) {
+    for (int64_t i = 0; i < steps; ++i) {
       clamp();
       adam->zero_grad();
       radius_loss().backward();
       adam->step();
     }
   }
-  void after_step(std::int64_t t) override {
+  void after_step(int64_t t) override {
     const bool learns = !options.every().at_end() && t % options.every().steps == 0;
-    if (options.every().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate)) {
-      return;
-    }
+    if (options.every().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate)) return;
     measure();
     learn(learns ? options.radius_steps().value_or(1) : 0);
     clamp();
@@ -168,52 +157,49 @@ struct LiteralTpgm : LiteralRadii {
     }
   }
   TpgmOptions options;
-  std::vector<std::vector<std::int64_t>> groups;
-  std::int64_t next = kHeldOut;
+  std::vector<std::vector<int64_t>> groups;
+  int64_t next = kHeldOut;
 };
 
 struct LiteralFtp : LiteralRadii {
   explicit LiteralFtp(FtpOptions the_options) : options(std::move(the_options)) {}
-  void before_step(std::int64_t t) override {
-    slopes.clear();
-    for (std::size_t k = 0; t > 0 && k < parameters.size(); ++k) {
+  void before_step(int64_t t) override {
+    radius_gradients.clear();
+    for (size_t k = 0; t > 0 && k < parameters.size(); ++k) {
       auto terms =
           torch::where(n[k] > 0, parameters[k].grad() * delta[k] / n[k], torch::zeros_like(delta[k]));
-      if (options.mask()) {
-        terms = torch::where(learned.detach()[k] < n[k], terms, torch::zeros_like(terms));
-      }
-      const auto slope = terms.sum();
-      slopes.push_back(slope.item<double>() > 0 ? options.k() * slope : slope);
+      if (options.mask()) terms = torch::where(learned.detach()[k] < n[k], terms, torch::zeros_like(terms));
+      const auto gradient = terms.sum();
+      radius_gradients.push_back(gradient.item<double>() > 0 ? options.k() * gradient : gradient);
     }
   }
-  void after_step(std::int64_t t) override {
+  void after_step(int64_t t) override {
     measure();
     if (t == 0) {
       start(torch::full_like(largest, 1e-8), options.radius_lr());
     } else {
-      learned.mutable_grad() = torch::stack(slopes).to(torch::kDouble);
+      learned.mutable_grad() = torch::stack(radius_gradients).to(torch::kDouble);
       adam->step();
     }
     clamp();
     project(gamma());
   }
   FtpOptions options;
-  Tensors slopes;
+  Tensors radius_gradients;
 };
 
 struct LiteralSpd : Literal {
   explicit LiteralSpd(double the_lambda) : lambda(the_lambda) {}
-  void before_step(std::int64_t) override {
+  void before_step(int64_t) override {
     measure();
     before = largest, astray.clear();
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
+    for (size_t k = 0; k < parameters.size(); ++k)
       astray.push_back((parameters[k].grad() * delta[k]).sum().item<double>() > 0);
-    }
   }
-  void after_step(std::int64_t) override {
+  void after_step(int64_t) override {
     const torch::NoGradGuard no_grad;
     measure();
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
+    for (size_t k = 0; k < parameters.size(); ++k) {
       if (astray[k]) {
         const auto r = ((largest[k] - before[k]) / largest[k]).clamp(0, 1).to(delta[k].scalar_type());
         parameters[k].copy_(parameters[k] - lambda * r * delta[k]);
@@ -227,7 +213,7 @@ struct LiteralSpd : Literal {
 
 struct LiteralMarsSp : Literal {
   explicit LiteralMarsSp(double the_radius) : radius(the_radius) {}
-  void after_step(std::int64_t) override {
+  void after_step(int64_t) override {
     measure();
     project(torch::full_like(largest, radius));
   }
@@ -238,9 +224,7 @@ struct LiteralL2Sp : Literal {
   explicit LiteralL2Sp(double the_mu) : mu(the_mu) {}
   Tensor penalty() override {
     auto sum = torch::zeros({}, parameters[0].options().requires_grad(false));
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
-      sum = sum + (parameters[k] - anchor[k]).pow(2).sum();
-    }
+    for (size_t k = 0; k < parameters.size(); ++k) sum = sum + (parameters[k] - anchor[k]).pow(2).sum();
     return mu * sum;
   }
   double mu;
@@ -250,11 +234,9 @@ struct LiteralWise : Literal {
   LiteralWise(double the_ratio, NamedTensors the_anchor) : ratio(the_ratio), all(std::move(the_anchor)) {}
   void finish() override {
     const torch::NoGradGuard no_grad;
-    for (auto& item : named_tensors(*net)) {
-      if (item.value().is_floating_point()) {
+    for (auto& item : named_tensors(*net))
+      if (item.value().is_floating_point())
         item.value().copy_(all[item.key()] + ratio * (item.value() - all[item.key()]));
-      }
-    }
   }
   double ratio;
   NamedTensors all;

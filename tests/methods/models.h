@@ -35,10 +35,10 @@ TORCH_MODULE(Tied);
 /// Tensors of all ranks, moved at random, and a loss that pulls them about.
 struct BagImpl : torch::nn::Module {
   explicit BagImpl(const torch::TensorOptions& options) {
-    const auto size = [] { return torch::randint(1, 7, {1}).item<std::int64_t>(); };
-    for (std::int64_t rank = 0; rank < 5; ++rank) {
+    const auto size = [] { return torch::randint(1, 7, {1}).item<int64_t>(); };
+    for (int64_t rank = 0; rank < 5; ++rank) {
       for (int i = 0; i < 2; ++i) {
-        std::vector<std::int64_t> shape(rank);
+        std::vector<int64_t> shape(rank);
         std::generate(shape.begin(), shape.end(), size);
         register_parameter(std::string(1, "abcde"[rank]) + "01"[i], torch::randn(shape, options));
       }

@@ -13,12 +13,8 @@ namespace tpgm::testing {
 namespace {
 
 torch::OrderedDict<std::string, double> radii_of(const Method& method) {
-  if (const auto* tpgm = dynamic_cast<const Tpgm*>(&method)) {
-    return tpgm->radii();
-  }
-  if (const auto* ftp = dynamic_cast<const Ftp*>(&method)) {
-    return ftp->radii();
-  }
+  if (const auto* tpgm = dynamic_cast<const Tpgm*>(&method)) return tpgm->radii();
+  if (const auto* ftp = dynamic_cast<const Ftp*>(&method)) return ftp->radii();
   return torch::OrderedDict<std::string, double>();
 }
 
@@ -33,7 +29,7 @@ class Equations : public Repeatable {
     plain = twin_of(net);
   }
 
-  /// Twenty steps of both, compared after each; and the method must have mattered.
+  // Twenty steps of both, compared after each; and the method must have mattered.
   void expect_followed(Method& method, Literal&& literal, Norm norm, const OptimizerOf& make_optimizer,
                        double tolerance = 1e-9, const std::string& exclude = "") {
     literal.attach(twin, norm, exclude);
@@ -49,9 +45,7 @@ class Equations : public Repeatable {
       literal.before_step(t);
       twins->step();
       literal.after_step(t);
-      if (!same(method, literal, tolerance)) {
-        return;
-      }
+      if (!same(method, literal, tolerance)) return;
     }
     method.finish(radius_loss);
     literal.finish();
@@ -65,10 +59,8 @@ class Equations : public Repeatable {
     auto apart = difference(copy(net), copy(twin));
     const auto radii = radii_of(method);
     const auto expected = radii.is_empty() ? Tensor() : literal.radii().cpu();
-    for (std::size_t k = 0; k < radii.size(); ++k) {
-      apart =
-          std::max(apart, std::abs(radii[k].value() - expected[static_cast<std::int64_t>(k)].item<double>()));
-    }
+    for (size_t k = 0; k < radii.size(); ++k)
+      apart = std::max(apart, std::abs(radii[k].value() - expected[static_cast<int64_t>(k)].item<double>()));
     EXPECT_LT(apart, tolerance);
     return apart < tolerance;
   }
@@ -106,7 +98,7 @@ std::vector<TpgmCase> tpgm_cases() {
   };
 }
 
-const std::vector<std::vector<std::int64_t>> kModules = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
+const std::vector<std::vector<int64_t>> kModules = {{0, 1}, {2, 3}, {4, 5}, {6, 7}};
 
 TEST_P(Equations, TpgmIsAutogradThroughTheProjection) {
   for (const auto& [name, options, optimizer] : tpgm_cases()) {
@@ -185,7 +177,7 @@ TEST_P(Equations, Ftp) {
       {FtpOptions().norm(Norm::kL2), adamw()},
       {FtpOptions().norm(Norm::kMarsMax).mask(true), adam()},
   };
-  for (std::size_t i = 0; i < cases.size(); ++i) {
+  for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     make_nets();
     const auto& [options, optimizer] = cases[i];
@@ -204,7 +196,7 @@ TEST_P(Equations, FtpInSinglePrecision) {
   }
 }
 
-/// Projected into a radius of 1e-8 these weights are the anchor; what they were before is kept.
+// Projected into a radius of 1e-8 these weights are the anchor; what they were before is kept.
 TEST_P(Equations, FtpInHalfPrecisionLearnsAllTheSame) {
   at::globalContext().setUserEnabledMkldnn(false);  // its AMX code is killed in some virtual machines
   for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
@@ -223,7 +215,7 @@ TEST_P(Equations, FtpInHalfPrecisionLearnsAllTheSame) {
       train_step(twin, twins, resumed, i, {});
     }
     method.check();
-    std::size_t grown = 0;
+    size_t grown = 0;
     for (const auto& item : method.radii()) grown += item.value() > 1e-4;
     EXPECT_GT(grown, method.radii().size() / 2);
     expect_identical(copy(twin), copy(net));
@@ -232,7 +224,7 @@ TEST_P(Equations, FtpInHalfPrecisionLearnsAllTheSame) {
   at::globalContext().setUserEnabledMkldnn(true);
 }
 
-/// Without conv.bias: its gradient is rounding noise (BatchNorm cancels it), and SPD asks for its sign.
+// Without conv.bias: its gradient is rounding noise (BatchNorm cancels it), and SPD asks for its sign.
 TEST_P(Equations, Spd) {
   for (const auto& optimizer : {sgd(), adam(), adamw()}) {
     for (const auto lambda : {0.5, 1.0, 3.0}) {
@@ -258,9 +250,7 @@ TEST_P(Equations, MarsSpWithInfiniteRadiusIsPlainFineTuning) {
   make_nets(torch::kFloat);
   tpgm::MarsSp method(*net, MarsSpOptions().radius(INFINITY));
   const auto optimizer = sgd()(net->parameters());
-  for (int t = 0; t < 20; ++t) {
-    train_step(net, *optimizer, method, t, {});
-  }
+  for (int t = 0; t < 20; ++t) train_step(net, *optimizer, method, t, {});
   train_plainly(plain, 20);
   expect_identical(copy(net), copy(plain));
 }
@@ -279,7 +269,7 @@ TEST_P(Equations, Wise) {
   expect_followed(method, LiteralWise(0.3, copy(net)), Norm::kL2, adamw());
 }
 
-/// The gradient of a radius is read off one step of plain gradient descent on it.
+// The gradient of a radius is read off one step of plain gradient descent on it.
 TEST_P(Equations, RadiusGradientsMatchFiniteDifferences) {
   for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
     make_nets();
@@ -295,8 +285,8 @@ TEST_P(Equations, RadiusGradientsMatchFiniteDifferences) {
     method.update_radii([&] { return loss(net, data); });
     const torch::NoGradGuard no_grad;
     const auto radii = method.radii();
-    for (std::size_t k = 0; k < radii.size(); ++k) {
-      const auto index = static_cast<std::int64_t>(k);
+    for (size_t k = 0; k < radii.size(); ++k) {
+      const auto index = static_cast<int64_t>(k);
       const auto loss_at = [&](double change) {
         auto gamma = first.clone();
         gamma[index] += change;

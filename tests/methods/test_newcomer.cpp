@@ -21,9 +21,7 @@ TEST(Newcomer, TheLoopOfTheReadme) {
   torch::manual_seed(0);
   save_weights(*MyNet(), before);
   const auto train_loader = std::make_unique<std::vector<Batch>>();
-  for (int64_t i = 0; i < 5; ++i) {
-    train_loader->push_back(batch(i, torch::kCPU));
-  }
+  for (int64_t i = 0; i < 5; ++i) train_loader->push_back(batch(i, torch::kCPU));
   HeldOut held_out;
 
   MyNet model;

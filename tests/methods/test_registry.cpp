@@ -9,7 +9,7 @@ namespace {
 
 using Texts = std::map<std::string, std::string>;
 
-/// A model after a few steps with a method, and the method's state.
+// A model after a few steps with a method, and the method's state.
 struct Outcome {
   NamedTensors weights, state;
 };
@@ -19,9 +19,7 @@ Outcome train(const std::string& method_name, const Texts& options, int steps = 
   const auto method = make_method(method_name, *net, copy(net), options);
   const auto optimizer = sgd()(net->parameters());
   const auto radius_loss = held_out_loss(net);
-  for (int i = 0; i < steps; ++i) {
-    train_step(net, *optimizer, *method, i, radius_loss);
-  }
+  for (int i = 0; i < steps; ++i) train_step(net, *optimizer, *method, i, radius_loss);
   method->finish(radius_loss);
   return {copy(net), method->state_dict()};
 }
@@ -36,9 +34,8 @@ TEST(Registry, ListsAllMethodsInTheOrderOfTables) {
   for (const auto& method : methods()) {
     names.push_back(method.name);
     EXPECT_FALSE(method.summary.empty()) << method.name;
-    for (const auto& option : method.options) {
+    for (const auto& option : method.options)
       EXPECT_FALSE(option.type.empty() || option.help.empty()) << method.name << " " << option.name;
-    }
   }
   EXPECT_EQ(names, (std::vector<std::string>{"ft", "lp", "pf", "bitfit", "l2-sp", "mars-sp", "lp-ft", "wise",
                                              "tpgm", "ftp", "spd"}));
@@ -48,9 +45,7 @@ TEST(Registry, DefaultsAsTextAreTheDefaults) {
   for (const auto& method : methods()) {
     SCOPED_TRACE(method.name);
     Texts defaults;
-    for (const auto& option : method.options) {
-      defaults[option.name] = option.default_value;
-    }
+    for (const auto& option : method.options) defaults[option.name] = option.default_value;
     const auto built = train(method.name, {});
     const auto spelled_out = train(method.name, defaults);
     expect_identical(spelled_out.weights, built.weights);
@@ -58,8 +53,8 @@ TEST(Registry, DefaultsAsTextAreTheDefaults) {
   }
 }
 
-/// Every option of every method is understood and does something: a value other than its default leads
-/// elsewhere, or is refused for good reason.
+// Every option of every method is understood and does something: a value other than its default leads
+// elsewhere, or is refused for good reason.
 TEST(Registry, EveryOptionReachesItsMethod) {
   const std::map<std::string, Texts> others = {
       {"lp", {{"head", "hidden.*"}}},

@@ -24,7 +24,7 @@ MakeMethod make(typename M::Options options = {}) {
   return [options](Net& net) { return std::make_unique<M>(*net, options); };
 }
 
-/// What a user writes to disk.
+// What a user writes to disk.
 struct Checkpoint {
   std::string model, optimizer;
   NamedTensors method;
@@ -42,34 +42,27 @@ void load_bytes(T& value, const std::string& bytes, torch::Device device) {
   torch::load(value, stream, device);
 }
 
-/// The state as it comes back from a file.
+// The state as it comes back from a file.
 NamedTensors through_file(const NamedTensors& state) {
   std::vector<torch::Tensor> values;
-  if (!state.is_empty()) {
-    load_bytes(values, bytes_of(state.values()), torch::kCPU);
-  }
+  if (!state.is_empty()) load_bytes(values, bytes_of(state.values()), torch::kCPU);
   NamedTensors result;
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    result.insert(state.keys()[k], values[k]);
-  }
+  for (size_t k = 0; k < values.size(); ++k) result.insert(state.keys()[k], values[k]);
   return result;
 }
 
-/// Without the bytes of an own radius optimizer, in which LibTorch writes addresses.
+// Without the bytes of an own radius optimizer, in which LibTorch writes addresses.
 NamedTensors state_of(const Method& method) {
   NamedTensors result;
-  for (const auto& item : method.state_dict()) {
-    if (item.key() != "radii.optimizer") {
-      result.insert(item.key(), item.value());
-    }
-  }
+  for (const auto& item : method.state_dict())
+    if (item.key() != "radii.optimizer") result.insert(item.key(), item.value());
   return result;
 }
 
-/// A training run: model, optimizer, method, and a closure that draws its batch from the global stream.
+// A training run: model, optimizer, method, and a closure that draws its batch from the global stream.
 struct TrainingRun {
   TrainingRun(torch::Device on, const MakeMethod& make_method, const OptimizerOf& make_optimizer,
-              std::uint64_t seed)
+              uint64_t seed)
       : device(on) {
     torch::manual_seed(1);  // the pre-trained weights
     net = make_net(device);
@@ -77,16 +70,15 @@ struct TrainingRun {
     optimizer = make_optimizer(net->parameters());
     torch::manual_seed(seed);
     radius_loss = [model = net]() mutable {
-      auto data = batch_for(model, kHeldOut + torch::randint(1000, {1}).item<std::int64_t>());
+      auto data = batch_for(model, kHeldOut + torch::randint(1000, {1}).item<int64_t>());
       data.images += 0.1 * torch::randn_like(data.images);
       return loss(model, data);
     };
   }
-  void train(std::int64_t begin, std::int64_t end) {
-    for (auto i = begin; i < end; ++i) {
-      train_step(net, *optimizer, *method, i, radius_loss);
-    }
+  void train(int64_t begin, int64_t end) {
+    for (auto i = begin; i < end; ++i) train_step(net, *optimizer, *method, i, radius_loss);
   }
+  Capturable& capturable() { return dynamic_cast<Capturable&>(*method); }
   Checkpoint save() const {
     return {bytes_of(net), bytes_of(*optimizer), through_file(method->state_dict())};
   }
@@ -176,17 +168,15 @@ TEST_P(State, IsACopyOnTheHost) {
     run.train(0, 2);
     const auto state = run.method->state_dict();
     const auto then = copy(state);
-    for (const auto& item : state) {
-      EXPECT_TRUE(item.value().is_cpu()) << item.key();
-    }
+    for (const auto& item : state) EXPECT_TRUE(item.value().is_cpu()) << item.key();
     run.train(2, 4);
     expect_identical(state, then);
     EXPECT_GT(difference(copy(run.net), copy(TrainingRun(device(), make_method, sgd(), 2).net)), 0);
   }
 }
 
-/// The kinds of the next steps, if each of them is replayed.
-std::vector<int> kinds(Method& method, int steps) {
+// The kinds of the next steps, if each of them is replayed.
+std::vector<int> kinds(Capturable& method, int steps) {
   std::vector<int> result;
   for (int i = 0; i < steps; ++i) {
     result.push_back(method.next_step().value().kind);
@@ -206,23 +196,23 @@ TEST_P(State, AReplayedStepCountsLikeOneThatRan) {
     TrainingRun ran(device(), make<Tpgm>(options), sgd(), 2),
         replayed(device(), make<Tpgm>(options), sgd(), 2);
     for (auto* run : {&ran, &replayed}) {
-      EXPECT_EQ(run->method->next_step().has_value(), options.every().at_end()) << "radii are to begin";
+      EXPECT_EQ(run->capturable().next_step().has_value(), options.every().at_end()) << "radii are to begin";
       run->train(0, 1);
     }
     ran.train(1, 7);
-    EXPECT_EQ(kinds(*replayed.method, 6), expected);
+    EXPECT_EQ(kinds(replayed.capturable(), 6), expected);
     EXPECT_TRUE(identical(replayed.method->state_dict()["step"], ran.method->state_dict()["step"]));
   }
   TrainingRun twice(device(), make<Tpgm>(TpgmOptions().every(2).radius_steps(4)), sgd(), 2);
   twice.train(0, 1);
-  EXPECT_EQ(twice.method->next_step()->radius_losses, 0);
-  twice.method->replayed();
-  EXPECT_EQ(twice.method->next_step()->radius_losses, 4);
+  EXPECT_EQ(twice.capturable().next_step()->radius_losses, 0);
+  twice.capturable().replayed();
+  EXPECT_EQ(twice.capturable().next_step()->radius_losses, 4);
 
   TrainingRun probing(device(), make<LpFt>(LpFtOptions().lp_steps(2)), sgd(), 2);
-  probing.method->replayed();
+  probing.capturable().replayed();
   EXPECT_FALSE(probing.net->conv->weight.requires_grad());
-  probing.method->replayed();
+  probing.capturable().replayed();
   EXPECT_TRUE(probing.net->conv->weight.requires_grad());
 }
 
@@ -232,21 +222,21 @@ TEST_P(State, EveryMethodSaysWhatItsNextStepDoes) {
     TrainingRun run(
         device(), [&](Net& net) { return make_method(info.name, *net, named_tensors(*net), {}); }, sgd(), 2);
     run.train(0, 2);
-    const auto plan = run.method->next_step();
+    const auto plan = run.capturable().next_step();
     ASSERT_TRUE(plan);
     EXPECT_EQ(plan->radius_losses, info.name == "tpgm" ? 1 : 0);
-    run.method->replayed();
-    EXPECT_EQ(run.method->next_step()->kind, plan->kind);
+    run.capturable().replayed();
+    EXPECT_EQ(run.capturable().next_step()->kind, plan->kind);
   }
   const OptimizerFactory own = [](auto radii) { return std::make_unique<torch::optim::SGD>(radii, 0.05); };
   TrainingRun waits(device(), make<Tpgm>(TpgmOptions().radius_optimizer(own)), sgd(), 2);
   waits.train(0, 2);
-  EXPECT_FALSE(waits.method->next_step());
+  EXPECT_FALSE(waits.capturable().next_step());
   TrainingRun fresh(device(), make<Ftp>(), sgd(), 2);
-  EXPECT_FALSE(fresh.method->next_step());
+  EXPECT_FALSE(fresh.capturable().next_step());
 }
 
-/// The mistake it guards against: load the checkpoint, then build the method on half-trained weights.
+// The mistake it guards against: load the checkpoint, then build the method on half-trained weights.
 TEST_P(State, OfAnotherAnchorIsRefused) {
   for (const auto& make_method :
        {make<Tpgm>(), make<Ftp>(), make<Spd>(), make<L2Sp>(), make<MarsSp>(), make<Wise>()}) {
@@ -265,7 +255,7 @@ TEST_P(State, OfAnotherAnchorIsRefused) {
   }
 }
 
-/// What a method says to the state of another.
+// What a method says to the state of another.
 std::string refusal(const MakeMethod& saver, const MakeMethod& loader) {
   TrainingRun from(torch::kCPU, saver, sgd(), 2), to(torch::kCPU, loader, sgd(), 2);
   from.train(0, 2);

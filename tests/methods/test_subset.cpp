@@ -17,36 +17,28 @@ const Names kAll = {"conv.weight",   "conv.bias",   "norm.weight", "norm.bias",
 
 Names trainable(const torch::nn::Module& module) {
   Names names;
-  for (const auto& item : module.named_parameters()) {
-    if (item.value().requires_grad()) {
-      names.insert(item.key());
-    }
-  }
+  for (const auto& item : module.named_parameters())
+    if (item.value().requires_grad()) names.insert(item.key());
   return names;
 }
 
 Names trainable(const Net& net) { return trainable(*net); }
 
-/// The parameters of which any bit differs.
+// The parameters of which any bit differs.
 Names changed(const Net& net, const NamedTensors& before) {
   Names names;
-  for (const auto& item : net->named_parameters()) {
-    if (!identical(item.value(), before[item.key()])) {
-      names.insert(item.key());
-    }
-  }
+  for (const auto& item : net->named_parameters())
+    if (!identical(item.value(), before[item.key()])) names.insert(item.key());
   return names;
 }
 
 void train(Net& net, torch::optim::Optimizer& optimizer, Method& method, int steps) {
-  for (int i = 0; i < steps; ++i) {
-    train_step(net, optimizer, method, i, {});
-  }
+  for (int i = 0; i < steps; ++i) train_step(net, optimizer, method, i, {});
 }
 
 class SubsetTest : public Repeatable {
  protected:
-  /// Builds M after a backward pass, so that stale gradients are there for an optimizer to step on.
+  // Builds M after a backward pass, so that stale gradients are there for an optimizer to step on.
   template <class M>
   void expect_trains(const Names& expected, const SubsetOptions& options = {}) {
     auto net = make_net(device());

@@ -4,11 +4,11 @@
 namespace tpgm::testing {
 namespace {
 
-/// Errors. Each case breaks something; everything must then be as before the call.
+// Errors. Each case breaks something; everything must then be as before the call.
 class TpgmErrors : public TpgmTest {
  protected:
-  /// In the first call and in a later one, with the built-in optimizer and another. What follows must be
-  /// what follows without the broken call.
+  // In the first call and in a later one, with the built-in optimizer and another. What follows must be
+  // what follows without the broken call.
   void expect_refused(const std::function<std::string(Tpgm&)>& broken_call, const std::string& message) {
     for (const bool own_optimizer : {false, true}) {
       for (const int steps_before : {0, 3}) {
@@ -21,9 +21,7 @@ class TpgmErrors : public TpgmTest {
                                                                                        : OptimizerFactory()));
           train(tpgm, steps_before);
           move();
-          if (breaks) {
-            expect_no_trace(tpgm, broken_call, message);
-          }
+          if (breaks) expect_no_trace(tpgm, broken_call, message);
           tpgm.step([&] { return loss(net, batch_for(net, 0)); });
           tpgm.check();
           outcome[breaks] = copy(net);
@@ -46,14 +44,14 @@ class TpgmErrors : public TpgmTest {
     EXPECT_TRUE(net->is_training() && net->norm->is_training());
     assign(net, clean);
   }
-  /// What the call says, at once or, on CUDA, when asked.
+  // What the call says, at once or, on CUDA, when asked.
   std::string error_of_step(Tpgm& tpgm, const Closure& closure) {
     return error_of([&] {
       tpgm.step(closure);
       tpgm.check();
     });
   }
-  /// A closure whose third call does something else.
+  // A closure whose third call does something else.
   Closure third(const Closure& bad) {
     auto calls = std::make_shared<int>(0);
     return [this, bad, calls] { return ++*calls == 3 ? bad() : held_out(); };
@@ -157,9 +155,8 @@ TEST_P(TpgmErrors, AClosureThatTrainsBatchNorm) {
     return held_out();
   });
   EXPECT_NE(message.find("the closure changed buffer 'norm."), std::string::npos) << message;
-  for (const auto& item : net->named_parameters()) {
+  for (const auto& item : net->named_parameters())
     EXPECT_TRUE(identical(item.value(), before[item.key()])) << item.key();
-  }
 }
 
 TEST_P(TpgmErrors, AClosureThatTrainsBatchNormLeavesNoTrace) {
@@ -170,7 +167,7 @@ TEST_P(TpgmErrors, AClosureThatTrainsBatchNormLeavesNoTrace) {
   expect_refused([&](Tpgm& tpgm) { return error_of_step(tpgm, trains); }, "the closure changed buffer");
 }
 
-/// LibTorch does not show that a BatchNorm without a counter has changed its statistics.
+// LibTorch does not show that a BatchNorm without a counter has changed its statistics.
 TEST_P(TpgmErrors, StatisticsThatChangeUnseenArePutBack) {
   OwnNorm norm;
   norm->to(device());

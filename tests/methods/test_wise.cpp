@@ -10,14 +10,12 @@ class WiseTest : public Repeatable {
  protected:
   void SetUp() override {
     Repeatable::SetUp();
-    if (IsSkipped()) {
-      return;
-    }
+    if (IsSkipped()) return;
     net = make_net(device());
     train_plainly(net, 2);  // so that the anchor's BatchNorm statistics are not the initial ones
     anchor = copy(net);
   }
-  /// Trains, then interpolates with what `options` say.
+  // Trains, then interpolates with what `options` say.
   void run(const WiseOptions& options) {
     Wise wise(*net, options);
     train_plainly(net, 5);
@@ -49,8 +47,8 @@ TEST_P(WiseTest, InterpolatesParametersAndFloatingBuffers) {
 
 TEST_P(WiseTest, IntegerBuffersStayAsFineTuned) {
   run(WiseOptions());
-  EXPECT_EQ(net->norm->num_batches_tracked.item<std::int64_t>(), 7);
-  EXPECT_EQ(anchor["norm.num_batches_tracked"].item<std::int64_t>(), 2);
+  EXPECT_EQ(net->norm->num_batches_tracked.item<int64_t>(), 7);
+  EXPECT_EQ(anchor["norm.num_batches_tracked"].item<int64_t>(), 2);
 }
 
 TEST_P(WiseTest, RatioZeroGivesTheAnchorAndOneTheFineTunedModel) {
@@ -105,9 +103,7 @@ TEST_P(WiseTest, StepsChangeNothingBeforeTheEnd) {
   Wise wise(*net);
   auto twin = twin_of(net);
   const auto optimizer = sgd()(net->parameters());
-  for (int i = 0; i < 3; ++i) {
-    train_step(net, *optimizer, wise, i, {});
-  }
+  for (int i = 0; i < 3; ++i) train_step(net, *optimizer, wise, i, {});
   train_plainly(twin, 3);
   expect_identical(copy(net), copy(twin));
 }

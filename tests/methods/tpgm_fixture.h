@@ -30,10 +30,8 @@ inline NamedTensors learned_state(const Tpgm& tpgm) {
   for (const auto& item : tpgm.state_dict()) {
     const auto& name = item.key();
     const bool may_differ = name.starts_with("probe.") || name == "radii.optimizer" ||
-                            (name == "step" && tpgm.constraints().device().is_cuda());
-    if (!may_differ) {
-      result.insert(name, item.value());
-    }
+                            (name == "step" && tpgm.displacements().device().is_cuda());
+    if (!may_differ) result.insert(name, item.value());
   }
   return result;
 }
@@ -42,9 +40,7 @@ class TpgmTest : public Repeatable {
  protected:
   void SetUp() override {
     Repeatable::SetUp();
-    if (!IsSkipped()) {
-      use(make_net(device()));
-    }
+    if (!IsSkipped()) use(make_net(device()));
   }
   void use(const Net& model) {
     net = model;
@@ -58,9 +54,7 @@ class TpgmTest : public Repeatable {
     next = 0;
   }
   void train(Tpgm& tpgm, int steps) {
-    for (int i = 0; i < steps; ++i) {
-      train_step(net, *optimizer, tpgm, next++, held_out);
-    }
+    for (int i = 0; i < steps; ++i) train_step(net, *optimizer, tpgm, next++, held_out);
   }
   /// The training step without the method's part.
   void move() {
@@ -73,7 +67,7 @@ class TpgmTest : public Repeatable {
   NamedTensors anchor;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   Closure held_out;
-  std::int64_t next = 0;
+  int64_t next = 0;
 };
 
 }  // namespace tpgm::testing

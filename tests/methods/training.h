@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/net.h"
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
 #include "tpgm/methods/method.h"
 
 namespace tpgm::testing {
@@ -50,9 +50,7 @@ class Repeatable : public OnDevice {
 
 inline NamedTensors copy(const NamedTensors& tensors) {
   NamedTensors result;
-  for (const auto& item : tensors) {
-    result.insert(item.key(), item.value().detach().clone());
-  }
+  for (const auto& item : tensors) result.insert(item.key(), item.value().detach().clone());
   return result;
 }
 /// Parameters and buffers.
@@ -60,17 +58,13 @@ inline NamedTensors copy(const Net& net) { return copy(named_tensors(*net)); }
 
 inline void assign(Net& net, const NamedTensors& values) {
   const torch::NoGradGuard no_grad;
-  for (auto& item : named_tensors(*net)) {
-    item.value().copy_(values[item.key()]);
-  }
+  for (auto& item : named_tensors(*net)) item.value().copy_(values[item.key()]);
 }
 
 inline Net make_net(torch::Device device, torch::ScalarType dtype = torch::kFloat) {
   Net net;
   net->to(device);
-  if (dtype != torch::kFloat) {
-    net->to(dtype);  // LibTorch converts integer buffers, too
-  }
+  if (dtype != torch::kFloat) net->to(dtype);  // LibTorch converts integer buffers, too
   return net;
 }
 inline Net twin_of(const Net& net) {
@@ -79,20 +73,20 @@ inline Net twin_of(const Net& net) {
   return twin;
 }
 
-inline Batch batch_for(const Net& net, std::int64_t i) {
+inline Batch batch_for(const Net& net, int64_t i) {
   return batch(i, net->conv->weight.device(), net->conv->weight.scalar_type());
 }
 
-constexpr std::int64_t kHeldOut = 10'000;  // the batch with which held-out data starts
+constexpr int64_t kHeldOut = 10'000;  // the batch with which held-out data starts
 
 /// A closure over held-out batches, a new one at each call.
 inline Closure held_out_loss(Net net) {
-  auto next = std::make_shared<std::int64_t>(kHeldOut);
+  auto next = std::make_shared<int64_t>(kHeldOut);
   return [net, next]() mutable { return loss(net, batch_for(net, (*next)++)); };
 }
 
 /// The i-th step of a training loop, as Method documents it.
-inline void train_step(Net& net, torch::optim::Optimizer& optimizer, Method& method, std::int64_t i,
+inline void train_step(Net& net, torch::optim::Optimizer& optimizer, Method& method, int64_t i,
                        const Closure& radius_loss) {
   optimizer.zero_grad();
   loss(net, batch_for(net, i)).backward();
@@ -102,9 +96,9 @@ inline void train_step(Net& net, torch::optim::Optimizer& optimizer, Method& met
 }
 
 /// Steps without a method: weights that have moved.
-inline void train_plainly(Net& net, std::int64_t steps, const OptimizerOf& make_optimizer = sgd()) {
+inline void train_plainly(Net& net, int64_t steps, const OptimizerOf& make_optimizer = sgd()) {
   auto optimizer = make_optimizer(net->parameters());
-  for (std::int64_t i = 0; i < steps; ++i) {
+  for (int64_t i = 0; i < steps; ++i) {
     optimizer->zero_grad();
     loss(net, batch_for(net, i)).backward();
     optimizer->step();
@@ -114,17 +108,13 @@ inline void train_plainly(Net& net, std::int64_t steps, const OptimizerOf& make_
 /// n_r of every row (l2: n of the whole), as a vector of doubles on the host.
 inline torch::Tensor distances(const torch::Tensor& tensor, const torch::Tensor& anchor, Norm norm) {
   const auto delta = (tensor.detach().to(torch::kDouble) - anchor.to(torch::kDouble)).cpu();
-  if (norm == Norm::kL2) {
-    return delta.pow(2).sum().sqrt().reshape({1});
-  }
+  if (norm == Norm::kL2) return delta.pow(2).sum().sqrt().reshape({1});
   return delta.dim() < 2 ? delta.abs().sum().reshape({1}) : delta.abs().flatten(1).sum(1);
 }
 
-inline std::map<std::string, double> as_map(const torch::OrderedDict<std::string, double>& numbers) {
+inline std::map<std::string, double> as_map(const NamedNumbers& numbers) {
   std::map<std::string, double> result;
-  for (const auto& item : numbers) {
-    result[item.key()] = item.value();
-  }
+  for (const auto& item : numbers) result[item.key()] = item.value();
   return result;
 }
 

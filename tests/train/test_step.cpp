@@ -424,8 +424,8 @@ void expect_same(const Whole& run, const Whole& expected) {
   compare(a.method, b.method);
   compare(a.optimizer, b.optimizer);
   EXPECT_EQ(a.radius_batches, b.radius_batches);
-  EXPECT_EQ(run.method->radii().values(), expected.method->radii().values());
-  EXPECT_EQ(run.method->ratios().values(), expected.method->ratios().values());
+  EXPECT_EQ(radii_of(*run.method).values(), radii_of(*expected.method).values());
+  EXPECT_EQ(ratios_of(*run.method).values(), ratios_of(*expected.method).values());
 }
 
 struct MethodCase {
@@ -514,7 +514,7 @@ TEST_P(Step, AGraphReportsWhatIsNotFinite) {
       // Wise, and TPGM at the end, look at nothing before.
       const bool late =
           std::string(name) == "wise" || (options.contains("every") && options.at("every") == "end");
-      if (late || with.method->constrained().empty()) continue;
+      if (late || constrained_by(*with.method).empty()) continue;
       if (radius_data && !with.method->needs_radius_data()) continue;
       std::vector<std::string> messages;
       for (auto* run : {&with, &without}) {
@@ -625,7 +625,7 @@ TEST_P(Step, AveragesTheBatchesThatRan) {
 }
 
 TEST_P(Step, TakesBackWhatTheMethodReadsInBFloat16) {
-  struct Listener : Method {
+  struct Listener : Method, Capturable {
     void read_in_bfloat16(const std::vector<at::Tensor>& parameters) override { narrow = parameters.size(); }
     size_t narrow = 0;
   };

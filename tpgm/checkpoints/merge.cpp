@@ -15,28 +15,13 @@
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
+#include "tpgm/core/dtype.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/kernels/projection.h"
 
 namespace tpgm {
 namespace {
 
-// into ← pretrained + ratio · (finetuned − pretrained), for vectors of working_vector().
-void interpolate(const at::Tensor& pretrained, const at::Tensor& finetuned, double ratio, at::Tensor& into) {
-  const auto dtype = kernel_dtype(finetuned.scalar_type());
-  const auto plan = kernels::make_plan({{1, finetuned.numel(), dtype, dtype}});
-  const kernels::Operands operands{finetuned.const_data_ptr(), pretrained.const_data_ptr(),
-                                   into.mutable_data_ptr()};
-  int32_t report = kernels::kAllFinite;
-  kernels::Batch batch;
-  batch.plan = &plan;
-  batch.tensors = plan.tensors.data();
-  batch.pieces = plan.pieces.data();
-  batch.operands = &operands;
-  batch.report = &report;
-  batch.parallel_for = [](int64_t n, const auto& body) { body(0, n); };
-  kernels::cpu().interpolate(batch, &ratio);
-}
 
 struct Job {
   std::string name;
@@ -131,7 +116,8 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
           write(k, ratio == 0 ? anchor.to(dtype) : theta);
           continue;
         }
-        interpolate(from, to, ratio, blend);
+        kernels::interpolate_vector(to.const_data_ptr(), from.const_data_ptr(), blend.mutable_data_ptr(),
+                                    ratio, dtype_of(type), to.numel());
         const auto pairs = type == at::kDouble ? at::kComplexDouble : at::kComplexFloat;
         write(k, (complex ? blend.view(pairs) : blend).to(dtype));
       }

@@ -9,14 +9,14 @@
 namespace tpgm {
 namespace {
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t word) {
+uint64_t mix(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
   return hash ^ (hash >> 29);
 }
 
-std::uint64_t mix_bytes(std::uint64_t hash, const char* bytes, std::size_t size) {
-  std::uint64_t word = 0;
-  std::size_t i = 0;
+uint64_t mix_bytes(uint64_t hash, const char* bytes, size_t size) {
+  uint64_t word = 0;
+  size_t i = 0;
   for (; i + sizeof(word) <= size; i += sizeof(word)) {
     std::memcpy(&word, bytes + i, sizeof(word));
     hash = mix(hash, word);
@@ -30,12 +30,9 @@ std::uint64_t mix_bytes(std::uint64_t hash, const char* bytes, std::size_t size)
 
 at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage) {
   auto options = like.options().requires_grad(false);
-  if (storage == AnchorStorage::kBFloat16) {
-    options = options.dtype(at::kBFloat16);
-  }
-  if (storage != AnchorStorage::kHost || like.is_cpu()) {
+  if (storage == AnchorStorage::kBFloat16) options = options.dtype(at::kBFloat16);
+  if (storage != AnchorStorage::kHost || like.is_cpu())
     return at::empty_strided(like.sizes(), like.strides(), options).copy_(pretrained.detach());
-  }
   const auto pinned =
       at::empty_strided(like.sizes(), like.strides(), options.device(at::kCPU).pinned_memory(true));
   pinned.copy_(pretrained.detach());
@@ -51,19 +48,16 @@ at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, An
                        pinned.options());
 }
 
-std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors) {
-  std::uint64_t hash = 0;
-  for (std::size_t k = 0; k < names.size(); ++k) {
+int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors) {
+  uint64_t hash = 0;
+  for (size_t k = 0; k < names.size(); ++k) {
     hash = mix_bytes(hash, names[k].data(), names[k].size());
-    for (const auto size : anchors[k].sizes()) {
-      hash = mix(hash, static_cast<std::uint64_t>(size));
-    }
+    for (const auto size : anchors[k].sizes()) hash = mix(hash, static_cast<uint64_t>(size));
     const auto bytes = anchors[k].to(at::kCPU).contiguous();
-    if (bytes.numel() > 0) {
+    if (bytes.numel() > 0)
       hash = mix_bytes(hash, static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes());
-    }
   }
-  return static_cast<std::int64_t>(hash);
+  return static_cast<int64_t>(hash);
 }
 
 }  // namespace tpgm

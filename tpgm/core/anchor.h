@@ -19,11 +19,11 @@ enum class AnchorStorage {
           ///< bus. The same as kWeights for weights on the CPU.
 };
 
-/// A copy of `pretrained` to be held against `weights`: converted, moved, and laid out in memory as `like`.
-/// Never aliases `pretrained`.
+/// A copy of `pretrained` as `storage` says, beside weights `like` whose memory order it takes. Never aliases
+/// `pretrained`.
 at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage);
 
 /// A hash of names, shapes and bytes, the same on every device: tells one anchor from another.
-std::int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
+int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
 
 }  // namespace tpgm

@@ -4,7 +4,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm {
 

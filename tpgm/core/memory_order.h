@@ -11,9 +11,8 @@ namespace tpgm {
 /// True if the elements of both, which have one shape, lie in the same order. The stride of a dimension of
 /// size 1 says nothing.
 inline bool same_order(const at::Tensor& a, const at::Tensor& b) {
-  for (std::int64_t d = 0; d < a.dim(); ++d) {
+  for (int64_t d = 0; d < a.dim(); ++d)
     if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;
-  }
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/arg.h>
 #include <torch/optim/optimizer.h>
+#include <torch/ordered_dict.h>
 
 #include <cstdint>
 #include <functional>
@@ -12,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/core/selection.h"
-#include "tpgm/kernels/radii.h"
+#include "tpgm/io/named_tensors.h"
+#include "tpgm/kernels/radius_numbers.h"
 
 namespace tpgm {
 
@@ -47,14 +48,15 @@ struct RadiiOptions {
   TORCH_ARG(OptimizerFactory, optimizer) = nullptr;
 };
 
-/// Radii of `count` tensors. `smallest` and `largest` below are the extremes of each tensor's row distances,
-/// measured on unprojected weights; all tensors are float64 of shape [count] on one device. With the built-in
-/// optimizer everything stays in the same memory, so that a recorded update() or prepare() can be replayed,
-/// and either is one launch.
+/// Radii of `count` tensors: LibTorch's side of kernels::RadiusNumbers, and optimizers of the user's.
+/// `smallest` and `largest` below are the extremes of each tensor's row distances, measured on unprojected
+/// weights; all tensors are float64 of shape [count] on one device. With the built-in optimizer everything
+/// stays in the same memory, so that a captured update() or prepare() can be replayed, and either is one
+/// launch.
 class Radii {
  public:
   /// `groups` names the group of each tensor, in model order; used by `tv` alone. `report` is that of the
-  /// Constraints which measure the distances, if any: see save().
+  /// flag (see FiniteFlag) of those who measure the distances, if any; see remember().
   Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options,
         at::Tensor report = {});
 
@@ -68,9 +70,9 @@ class Radii {
   bool known_before_measuring() const { return initialised_ && options_.scale() == RadiusScale::kAbsolute; }
   const at::Tensor& prepare_before_measuring();
 
-  /// One optimizer step along dL/dγ = `slopes`, plus the gradients of mu and tv. Tensors that have not moved
-  /// get no gradient. Afterwards prepare() gives the clamped radii.
-  void update(const at::Tensor& slopes, const at::Tensor& largest);
+  /// One optimizer step along `radius_gradients`, dL/dγ, plus the gradients of mu and tv. Tensors that have
+  /// not moved get no gradient. Afterwards prepare() gives the clamped radii.
+  void update(const at::Tensor& radius_gradients, const at::Tensor& largest);
 
   /// The radii as prepare() last gave them, and the largest distances it was given, in memory that the next
   /// call changes; zeros before the first.
@@ -80,45 +82,42 @@ class Radii {
   at::Tensor ratios() const;
   bool initialised() const { return initialised_; }
 
-  /// False if the optimizer is the user's: then update() may only be called once everything is known to be
-  /// finite.
-  bool updates_on_device() const { return !options_.optimizer(); }
+  /// Whether prepare() and update() may only be called once everything is known to be finite: the first time,
+  /// and always with an optimizer of the user's. Otherwise the device sees to it; see remember().
+  bool must_wait() const { return !initialised_ || options_.optimizer(); }
+
+  /// A point to come back to, for a call that may fail. go_back() returns to it: the radii, what their
+  /// optimizer remembers, and whether they had begun. Unless must_wait(), the device returns to it by itself,
+  /// too: an update() or prepare() that finds something in the report puts back what the first one after
+  /// remember() had found. Nothing waits for that.
+  void remember();
+  void go_back();
 
   /// All state by name, copied; loading it continues bit for bit.
   NamedTensors state_dict() const;
   /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
   void load_state_dict(const std::string& owner, const NamedTensors& state);
 
-  /// A point to come back to, on the device's own time: the next update() or prepare() keeps the numbers as
-  /// it finds them, and one that finds something in the report puts them back. Built-in optimizer only.
-  void save_at_next_call() { saves_ = true; }
-  /// The same for a caller that knows: puts them back.
-  void go_back();
-  /// The same for a caller that waits.
-  struct Snapshot {
-    bool initialised = false;
-    at::Tensor numbers, learned;  // `learned` where the optimizer is the user's
-    std::string optimizer;
-  };
-  Snapshot snapshot() const;
-  void roll_back(const Snapshot& snapshot);
-
  private:
-  kernels::RadiiCall call();
-  void start(const at::Tensor& learned, const std::string& optimizer_state);
+  void make_optimizer(const at::Tensor& learned, const std::string& state);
   void forget();
   std::string save_optimizer() const;
+  void* on_stream();
 
   RadiiOptions options_;
-  const kernels::RadiiBackend* backend_;
-  at::Tensor before_, behind_;  // the neighbours of each in its group; -1: none
   at::Tensor report_;
-  // The memory of all numbers (kernels::RadiiRow), and its rows: what the optimizer moves (a leaf apart,
+  // The memory of all numbers (kernels::RadiiRow), and its rows: what the optimizer moves (a leaf of its own,
   // where it is the user's), the radii, Adam's state, and what the radii were clamped to.
   at::Tensor numbers_, learned_, radii_, moments_, distances_;
-  at::Tensor saved_, unlimited_;
-  bool initialised_ = false, saves_ = false;
+  std::vector<at::Tensor> memory_;
+  kernels::RadiusNumbers radius_numbers_;
+  bool initialised_ = false;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  struct {
+    bool initialised = false;
+    at::Tensor learned;  // this and the next with an optimizer of the user's
+    std::string optimizer;
+  } remembered_;
 };
 
 }  // namespace tpgm

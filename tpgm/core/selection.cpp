@@ -22,24 +22,22 @@ bool excluded(const std::vector<std::string>& exclude, const std::string& name) 
   return std::any_of(exclude.begin(), exclude.end(), [&](const auto& glob) { return matches(glob, name); });
 }
 
-/// The first ten of `lines`, and how many more there are.
+// The first ten of `lines`, and how many more there are.
 std::string first_ten(const std::vector<std::string>& lines) {
-  const auto shown = std::min<std::size_t>(lines.size(), 10);
+  const auto shown = std::min<size_t>(lines.size(), 10);
   auto text = fmt::format("{}", fmt::join(lines.begin(), lines.begin() + shown, ", "));
-  if (lines.size() > shown) {
-    text += fmt::format(" and {} more", lines.size() - shown);
-  }
+  if (lines.size() > shown) text += fmt::format(" and {} more", lines.size() - shown);
   return text;
 }
 
-/// A glob that would take the named parameters out: their common module.
+// A glob that would take the named parameters out: their common module.
 std::string suggested_glob(const std::string& name) {
   const auto dot = name.rfind('.');
   return dot == std::string::npos ? name : name.substr(0, dot) + ".*";
 }
 
-/// The same for two tensors that share all of their memory.
-using Identity = std::pair<const void*, std::int64_t>;
+// The same for two tensors that share all of their memory.
+using Identity = std::pair<const void*, int64_t>;
 Identity identity(const at::Tensor& tensor) {
   return tensor.numel() > 0 ? Identity(tensor.const_data_ptr(), tensor.numel())
                             : Identity(tensor.unsafeGetTensorImpl(), 0);
@@ -51,14 +49,12 @@ bool can_be_constrained(const at::Tensor& tensor) {
          (type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16);
 }
 
-/// The work of both selections: `candidates` are what could be constrained, tied names included.
+// The work of both selections: `candidates` are what could be constrained, tied names included.
 std::vector<Selected> match(const std::string& owner, const NamedTensors& candidates,
                             const NamedTensors& anchor, const std::vector<std::string>& exclude) {
   // Names by tensor, because one tensor may have several.
   std::map<Identity, std::vector<std::string>> names;
-  for (const auto& item : candidates) {
-    names[identity(item.value())].push_back(item.key());
-  }
+  for (const auto& item : candidates) names[identity(item.value())].push_back(item.key());
 
   std::vector<Selected> selected;
   std::vector<std::string> missing;
@@ -107,38 +103,26 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
 
 }  // namespace
 
-NamedTensors named_tensors(const torch::nn::Module& module) {
-  auto tensors = module.named_parameters();
-  tensors.update(module.named_buffers());
-  return tensors;
-}
-
-std::vector<Selected> select(const std::string& owner, const torch::nn::Module& module,
-                             const NamedTensors& anchor, const std::vector<std::string>& exclude) try {
+std::vector<Selected> select(const std::string& owner, const ModuleView& module, const NamedTensors& anchor,
+                             const std::vector<std::string>& exclude) try {
   const auto parameters = module.named_parameters();
   check_globs("exclude", exclude, parameters.keys());
   NamedTensors trainable;
-  for (const auto& item : parameters) {
-    if (item.value().requires_grad()) {
-      trainable.insert(item.key(), item.value());
-    }
-  }
+  for (const auto& item : parameters)
+    if (item.value().requires_grad()) trainable.insert(item.key(), item.value());
   return match(owner, trainable, anchor, exclude);
 } catch (...) {
   rethrow_from(owner);
 }
 
-std::vector<Selected> select_with_buffers(const std::string& owner, const torch::nn::Module& module,
+std::vector<Selected> select_with_buffers(const std::string& owner, const ModuleView& module,
                                           const NamedTensors& anchor,
                                           const std::vector<std::string>& exclude) try {
   const auto tensors = named_tensors(module);
   check_globs("exclude", exclude, tensors.keys());
   NamedTensors floating;
-  for (const auto& item : tensors) {
-    if (item.value().is_floating_point()) {
-      floating.insert(item.key(), item.value());
-    }
-  }
+  for (const auto& item : tensors)
+    if (item.value().is_floating_point()) floating.insert(item.key(), item.value());
   return match(owner, floating, anchor, exclude);
 } catch (...) {
   rethrow_from(owner);

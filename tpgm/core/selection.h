@@ -2,13 +2,12 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
-#include <torch/ordered_dict.h>
 
 #include <string>
 #include <vector>
 
 #include "tpgm/base/names.h"
+#include "tpgm/core/module_view.h"
 #include "tpgm/io/named_tensors.h"
 
 namespace tpgm {
@@ -28,15 +27,12 @@ struct Selected {
 ///
 /// Throws if a glob matches no parameter, a selected parameter has no anchor or one of another shape, tied
 /// names have different anchors, or nothing is left to constrain. The message starts with [owner].
-std::vector<Selected> select(const std::string& owner, const torch::nn::Module& module,
-                             const NamedTensors& anchor, const std::vector<std::string>& exclude);
+std::vector<Selected> select(const std::string& owner, const ModuleView& module, const NamedTensors& anchor,
+                             const std::vector<std::string>& exclude);
 
 /// The same for all parameters, trainable or not, and all floating-point buffers.
-std::vector<Selected> select_with_buffers(const std::string& owner, const torch::nn::Module& module,
+std::vector<Selected> select_with_buffers(const std::string& owner, const ModuleView& module,
                                           const NamedTensors& anchor,
                                           const std::vector<std::string>& exclude);
-
-/// Parameters and buffers of `module` by name, as they are (no copies).
-NamedTensors named_tensors(const torch::nn::Module& module);
 
 }  // namespace tpgm

@@ -11,9 +11,7 @@ void* current_stream(c10::Device device) {
 }
 
 bool capturing(c10::Device device) {
-  if (!device.is_cuda()) {
-    return false;
-  }
+  if (!device.is_cuda()) return false;
   const c10::cuda::CUDAGuard guard(device);
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }

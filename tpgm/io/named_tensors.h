@@ -1,4 +1,4 @@
-// Tensors by name, in an order: a state dict, an anchor, what is in a file.
+// Tensors and numbers by name, in an order: a state dict, an anchor, what is in a file, the radii.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,5 +9,6 @@
 namespace tpgm {
 
 using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
+using NamedNumbers = torch::OrderedDict<std::string, double>;
 
 }  // namespace tpgm

@@ -11,6 +11,7 @@
 
 #include "tpgm/kernels/batch_norm.h"
 #include "tpgm/kernels/launch.cuh"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
@@ -19,14 +20,6 @@ constexpr int kThreads = 256;
 constexpr int kReduceBlocks = 3, kBlocks = 4;  // on one multiprocessor
 constexpr int kLanes = 32;                     // threads side by side along the channels, at most
 
-template <class T>
-constexpr int kVector = 16 / sizeof(T);
-
-template <class T>
-struct alignas(16) Pack {
-  T at[kVector<T>];
-};
-
 struct Shape {
   int rows;    // pixels of all images
   int groups;  // vectors of channels
@@ -34,7 +27,7 @@ struct Shape {
   int height, width;
 };
 
-/// Where a thread works: its vector of channels, and its pixels first, first + step, ...
+// Where a thread works: its vector of channels, and its pixels first, first + step, ...
 struct Place {
   int group, first, step;
   bool works;
@@ -50,15 +43,14 @@ __device__ Place place_of(const Shape& shape) {
 }
 
 template <class T>
-__device__ Pack<T> load(const T* from, const Shape& shape, int row, int group) {
-  return *reinterpret_cast<const Pack<T>*>(from + (static_cast<std::int64_t>(row) * shape.groups + group) *
-                                                      kVector<T>);
+__device__ Vector<T> load(const T* from, const Shape& shape, int row, int group) {
+  return *reinterpret_cast<const Vector<T>*>(from +
+                                             (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>);
 }
 
 template <class T>
-__device__ void store(T* to, const Shape& shape, int row, int group, const Pack<T>& pack) {
-  *reinterpret_cast<Pack<T>*>(to + (static_cast<std::int64_t>(row) * shape.groups + group) * kVector<T>) =
-      pack;
+__device__ void store(T* to, const Shape& shape, int row, int group, const Vector<T>& pack) {
+  *reinterpret_cast<Vector<T>*>(to + (static_cast<int64_t>(row) * shape.groups + group) * kVector<T>) = pack;
 }
 
 __device__ float as_float(float value) { return value; }
@@ -68,7 +60,7 @@ __device__ T as(float value) {
   return static_cast<T>(value);
 }
 
-/// Per-channel numbers of a thread's vector.
+// Per-channel numbers of a thread's vector.
 template <int kWidth>
 __device__ void load_channels(float (&to)[kWidth], const float* from, int group) {
 #pragma unroll
@@ -80,7 +72,7 @@ struct ChannelParameters {
   float eps;
 };
 
-/// norm(x) = scale · x + shift.
+// norm(x) = scale · x + shift.
 template <int kWidth>
 __device__ void affine(const ChannelParameters& norm, int group, float (&scale)[kWidth],
                        float (&shift)[kWidth]) {
@@ -96,7 +88,7 @@ __device__ void affine(const ChannelParameters& norm, int group, float (&scale)[
   }
 }
 
-/// Sums over the rows of a block, written as the block's part: parts[chunk][which][channel].
+// Sums over the rows of a block, written as the block's part: parts[chunk][which][channel].
 template <int kWidth>
 __device__ void write_part(float (&sums)[kWidth], const Shape& shape, const Place& place, float* parts,
                            int which) {
@@ -104,9 +96,8 @@ __device__ void write_part(float (&sums)[kWidth], const Shape& shape, const Plac
   const int used = kThreads / shape.lanes * shape.lanes;  // threads that belong to a row
   __syncthreads();
 #pragma unroll
-  for (int j = 0; j < kWidth; ++j) {
+  for (int j = 0; j < kWidth; ++j)
     if (static_cast<int>(threadIdx.x) < used) shared[threadIdx.x * kWidth + j] = place.works ? sums[j] : 0.f;
-  }
   __syncthreads();
   const int across = shape.lanes * kWidth;
   const int channels = shape.groups * kWidth;
@@ -115,11 +106,11 @@ __device__ void write_part(float (&sums)[kWidth], const Shape& shape, const Plac
     if (channel >= channels) continue;
     float total = 0;
     for (int at = i; at < used * kWidth; at += across) total += shared[at];
-    parts[(static_cast<std::int64_t>(blockIdx.y) * 2 + which) * channels + channel] = total;
+    parts[(static_cast<int64_t>(blockIdx.y) * 2 + which) * channels + channel] = total;
   }
 }
 
-/// use(row, load_row(row)) for all rows of a thread, kUnroll at a time so that their loads overlap.
+// use(row, load_row(row)) for all rows of a thread, kUnroll at a time so that their loads overlap.
 template <int kUnroll, bool kBackwards, class Load, class Use>
 __device__ void walk(int rows, const Place& place, Load load_row, Use use) {
   if (!place.works) return;
@@ -135,8 +126,8 @@ __device__ void walk(int rows, const Place& place, Load load_row, Use use) {
   for (; i < rows; i += place.step) use(at(i), load_row(at(i)));
 }
 
-/// Sums of x − x₀ and (x − x₀)², x₀ the channel's first: the variance is small beside the mean's square in
-/// some maps, and would drown in it.
+// Sums of x − x₀ and (x − x₀)², x₀ the channel's first: the variance is small beside the mean's square in
+// some maps, and would drown in it.
 template <class T>
 __global__ void __launch_bounds__(kThreads, kReduceBlocks)
     statistics_kernel(const T* x, Shape shape, float* parts) {
@@ -150,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
   }
   walk<4, true>(
       shape.rows, place, [&](int row) { return load(x, shape, row, place.group); },
-      [&](int, const Pack<T>& pack) {
+      [&](int, const Vector<T>& pack) {
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
           const float from_first = as_float(pack.at[j]) - first[j];
@@ -164,14 +155,14 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
 
 constexpr int kFinishChannels = 32, kFinishParts = 32;
 
-/// The two sums of a channel over all chunks, in every thread of the channel with part 0.
+// The two sums of a channel over all chunks, in every thread of the channel with part 0.
 __device__ double2 sum_parts(const float* parts, int chunks, int channels, int channel) {
   __shared__ double2 shared[kFinishParts][kFinishChannels];
   double2 total{0, 0};
   if (channel < channels) {
 #pragma unroll 8
     for (int chunk = threadIdx.y; chunk < chunks; chunk += kFinishParts) {
-      const float* part = parts + static_cast<std::int64_t>(chunk) * 2 * channels + channel;
+      const float* part = parts + static_cast<int64_t>(chunk) * 2 * channels + channel;
       total.x += part[0];
       total.y += part[channels];
     }
@@ -223,15 +214,14 @@ __global__ void __launch_bounds__(kFinishChannels* kFinishParts)
 
 template <class T, bool kResidual, bool kRelu>
 __global__ void __launch_bounds__(kThreads, 4)
-    forward_kernel(const T* x, const T* residual, Shape shape, ChannelParameters norm, T* y,
-                   std::uint8_t* trace) {
+    forward_kernel(const T* x, const T* residual, Shape shape, ChannelParameters norm, T* y, uint8_t* trace) {
   constexpr int kWidth = kVector<T>;
   const Place place = place_of(shape);
   if (!place.works) return;
   float scale[kWidth], shift[kWidth];
   affine(norm, place.group, scale, shift);
   struct Loaded {
-    Pack<T> x, residual;
+    Vector<T> x, residual;
   };
   walk<4, false>(
       shape.rows, place,
@@ -242,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         return loaded;
       },
       [&](int row, const Loaded& loaded) {
-        Pack<T> result;
+        Vector<T> result;
         unsigned positive = 0;
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
@@ -256,23 +246,22 @@ __global__ void __launch_bounds__(kThreads, 4)
         }
         store(y, shape, row, place.group, result);
         if (kResidual && trace != nullptr)
-          trace[static_cast<std::int64_t>(row) * shape.groups + place.group] =
-              static_cast<std::uint8_t>(positive);
+          trace[static_cast<int64_t>(row) * shape.groups + place.group] = static_cast<uint8_t>(positive);
       });
 }
 
 template <int kWidth>
 struct alignas(kWidth) Bytes {
-  std::uint8_t at[kWidth];
+  uint8_t at[kWidth];
 };
 
-constexpr std::uint8_t kNoPixel = 255;  // nothing in a window was above zero
+constexpr uint8_t kNoPixel = 255;  // nothing in a window was above zero
 
-/// `shape` is the pooled map's; height and width those of x.
+// `shape` is the pooled map's; height and width those of x.
 template <class T, Pool kPool>
 __global__ void __launch_bounds__(kThreads, kReduceBlocks)
     pooled_forward_kernel(const T* x, Shape shape, int height, int width, ChannelParameters norm, T* y,
-                          std::uint8_t* trace) {
+                          uint8_t* trace) {
   constexpr int kWidth = kVector<T>;
   constexpr int kSide = kPool == Pool::kMax ? 3 : 2, kPad = kPool == Pool::kMax ? 1 : 0;
   const Place place = place_of(shape);
@@ -282,7 +271,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width, line = row / shape.width % shape.height,
               image = row / (shape.width * shape.height);
-    Pack<T> loaded[kSide * kSide];
+    Vector<T> loaded[kSide * kSide];
 #pragma unroll
     for (int k = 0; k < kSide * kSide; ++k) {
       const int h = line * 2 - kPad + k / kSide, w = column * 2 - kPad + k % kSide;
@@ -307,22 +296,22 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
           const bool inside = h >= 0 && h < height && w >= 0 && w < width;
           if (inside && (value > best[j] || isnan(value))) {
             best[j] = value;
-            where.at[j] = static_cast<std::uint8_t>(k);
+            where.at[j] = static_cast<uint8_t>(k);
           }
         }
       }
     }
-    Pack<T> result;
+    Vector<T> result;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) result.at[j] = as<T>(kPool == Pool::kMean ? best[j] * 0.25f : best[j]);
     store(y, shape, row, place.group, result);
     if (kPool == Pool::kMax && trace != nullptr)
-      *reinterpret_cast<Bytes<kWidth>*>(
-          trace + (static_cast<std::int64_t>(row) * shape.groups + place.group) * kWidth) = where;
+      *reinterpret_cast<Bytes<kWidth>*>(trace + (static_cast<int64_t>(row) * shape.groups + place.group) *
+                                                    kWidth) = where;
   }
 }
 
-/// How the gradient before the ReLU follows from that of y.
+// How the gradient before the ReLU follows from that of y.
 enum class Undo {
   kNothing,  // there is no ReLU
   kSign,     // ReLU of norm(x), computed again
@@ -333,12 +322,12 @@ enum class Undo {
 
 struct Gradient {
   const void *dy, *dy_second;
-  const std::uint8_t* trace;
+  const uint8_t* trace;
 };
 
-/// The sum of both gradients of y at a pixel of y, as it was when there was one tensor for it.
+// The sum of both gradients of y at a pixel of y, as it was when there was one tensor for it.
 template <class T>
-__device__ Pack<T> both_gradients(const Gradient& from, const Shape& shape, int row, int group) {
+__device__ Vector<T> both_gradients(const Gradient& from, const Shape& shape, int row, int group) {
   auto sum = load(static_cast<const T*>(from.dy), shape, row, group);
   if (from.dy_second != nullptr) {
     const auto second = load(static_cast<const T*>(from.dy_second), shape, row, group);
@@ -351,22 +340,22 @@ __device__ Pack<T> both_gradients(const Gradient& from, const Shape& shape, int 
 template <Undo kUndo>
 constexpr bool kPooled = kUndo == Undo::kMax || kUndo == Undo::kMean;
 
-/// Pixels of x that a thread takes at a time: one, or the 2×2 that see the same windows.
+// Pixels of x that a thread takes at a time: one, or the 2×2 that see the same windows.
 template <Undo kUndo>
 constexpr int kCell = kPooled<kUndo> ? 4 : 1;
 
 template <class T, Undo kUndo>
 struct Cell {
-  Pack<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient behind the ReLU
-  int pixel[kCell<kUndo>];                          // -1: outside of the map
+  Vector<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient behind the ReLU
+  int pixel[kCell<kUndo>];                            // -1: outside of the map
   unsigned positive;
 };
 
-/// For kMax: the gradients of the windows at (line, column) and its neighbours below and to the right, each
-/// to the pixel that was its largest.
+// For kMax: the gradients of the windows at (line, column) and its neighbours below and to the right, each
+// to the pixel that was its largest.
 template <class T>
 __device__ void scatter_windows(const Gradient& from, const Shape& shape, int image, int line, int column,
-                                int group, Pack<T> (&to)[4]) {
+                                int group, Vector<T> (&to)[4]) {
   constexpr int kWidth = kVector<T>;
   const int height = (shape.height + 1) / 2, width = (shape.width + 1) / 2;
   float sum[4][kWidth]{};
@@ -378,7 +367,7 @@ __device__ void scatter_windows(const Gradient& from, const Shape& shape, int im
       const int window = (image * height + line + i) * width + column + j;
       const auto gradient = both_gradients<T>(from, shape, window, group);
       const auto where = *reinterpret_cast<const Bytes<kWidth>*>(
-          from.trace + (static_cast<std::int64_t>(window) * shape.groups + group) * kWidth);
+          from.trace + (static_cast<int64_t>(window) * shape.groups + group) * kWidth);
 #pragma unroll
       for (int p = i; p < 2; ++p) {
 #pragma unroll
@@ -398,7 +387,7 @@ __device__ void scatter_windows(const Gradient& from, const Shape& shape, int im
   }
 }
 
-/// kX: with x, which not all need.
+// kX: with x, which not all need.
 template <class T, Undo kUndo, bool kX = true>
 __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shape& shape, int cell,
                                     int group) {
@@ -408,7 +397,7 @@ __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shap
     if constexpr (kX) loaded.x[0] = load(x, shape, cell, group);
     loaded.gradient[0] = both_gradients<T>(from, shape, cell, group);
     if constexpr (kUndo == Undo::kTrace)
-      loaded.positive = __ldg(from.trace + static_cast<std::int64_t>(cell) * shape.groups + group);
+      loaded.positive = __ldg(from.trace + static_cast<int64_t>(cell) * shape.groups + group);
   } else {
     const int cells_high = (shape.height + 1) / 2, cells_wide = (shape.width + 1) / 2;
     const int column = cell % cells_wide, line = cell / cells_wide % cells_high,
@@ -424,7 +413,7 @@ __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shap
       scatter_windows(from, shape, image, line, column, group, loaded.gradient);
     } else {
       const int height = shape.height / 2, width = shape.width / 2;
-      Pack<T> quarter{};
+      Vector<T> quarter{};
       if (line < height && column < width) {
         quarter = both_gradients<T>(from, shape, (image * height + line) * width + column, group);
 #pragma unroll
@@ -458,9 +447,9 @@ enum class NormIs {
 template <Undo kUndo, NormIs kNorm>
 constexpr bool kReadsX = kNorm != NormIs::kShift || kUndo == Undo::kSign || kUndo == Undo::kMean;
 
-/// Sums of the gradient before the ReLU, and of its products with x − mean (not for kShift). Writes that
-/// gradient where there is a residual, whose it is, and with constant statistics also dx; for kShift it is
-/// dx. `cells` are what is walked over.
+// Sums of the gradient before the ReLU, and of its products with x − mean (not for kShift). Writes that
+// gradient where there is a residual, whose it is, and with constant statistics also dx; for kShift it is
+// dx. `cells` are what is walked over.
 template <class T, Undo kUndo, NormIs kNorm>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
     sums_kernel(const T* x, Gradient from, Shape shape, int cells, ChannelParameters norm, T* dresidual,
@@ -479,7 +468,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
 #pragma unroll
         for (int k = 0; k < kCell<kUndo>; ++k) {
           if (cell.pixel[k] < 0) continue;
-          Pack<T> gradient, result;
+          Vector<T> gradient, result;
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) {
             const float at = kReadsX<kUndo, kNorm> ? as_float(cell.x[k].at[j]) : 0.f;
@@ -502,8 +491,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
   if constexpr (kNorm != NormIs::kShift) write_part(products, shape, place, parts, 1);
 }
 
-/// dx = scale · (g − mean g − (x − mean) · mean(g · x̂) / σ), g the gradient before the ReLU. After kTrace it
-/// was written, and is read as it is.
+// dx = scale · (g − mean g − (x − mean) · mean(g · x̂) / σ), g the gradient before the ReLU. After kTrace it
+// was written, and is read as it is.
 template <class T, Undo kUndo>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
     backward_kernel(const T* x, Gradient from, Shape shape, int cells, ChannelParameters norm,
@@ -527,7 +516,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
 #pragma unroll
         for (int k = 0; k < kCell<kUndo>; ++k) {
           if (cell.pixel[k] < 0) continue;
-          Pack<T> result;
+          Vector<T> result;
 #pragma unroll
           for (int j = 0; j < kWidth; ++j) {
             const float at = as_float(cell.x[k].at[j]);
@@ -541,7 +530,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
       });
 }
 
-/// `shape` is the pooled map's; height and width those of x.
+// `shape` is the pooled map's; height and width those of x.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     mean_pool_kernel(const T* x, Shape shape, int height, int width, T* y) {
@@ -550,7 +539,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width, line = row / shape.width % shape.height,
               image = row / (shape.width * shape.height);
-    Pack<T> loaded[4], result;
+    Vector<T> loaded[4], result;
 #pragma unroll
     for (int k = 0; k < 4; ++k)
       loaded[k] =
@@ -564,7 +553,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-/// `shape` is x's.
+// `shape` is x's.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T* dy, Shape shape, T* dx) {
   const Place place = place_of(shape);
@@ -573,7 +562,7 @@ __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T
   for (int row = place.first; row < shape.rows; row += place.step) {
     const int column = row % shape.width / 2, line = row / shape.width % shape.height / 2,
               image = row / (shape.width * shape.height);
-    Pack<T> result{};
+    Vector<T> result{};
     if (line < height && column < width) {
       result = load(dy, shape, (image * height + line) * width + column, place.group);
 #pragma unroll
@@ -583,31 +572,31 @@ __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T
   }
 }
 
-/// A thread makes one pixel of y, `lines` × `columns` in an image. The lines of x that it reads are its
-/// neighbours' too, and come from the cache.
+// A thread makes one pixel of y, `lines` × `columns` in an image. The lines of x that it reads are its
+// neighbours' too, and come from the cache.
 template <class From, int kFrom>
 __global__ void __launch_bounds__(kThreads)
     space_to_depth_kernel(const From* x, int height, int width, int front, int lines, int columns,
-                          std::int64_t pixels, __nv_bfloat16* y) {
-  const std::int64_t pixel = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+                          int64_t pixels, __nv_bfloat16* y) {
+  const int64_t pixel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (pixel >= pixels) return;
   const auto row = static_cast<int>(pixel / columns);
   const int column = static_cast<int>(pixel % columns) - front, line = row % lines - front,
             image = row / lines;
-  Pack<__nv_bfloat16> result[2]{};
+  Vector<__nv_bfloat16> result[2]{};
 #pragma unroll
   for (int i = 0; i < 4 * kFrom; ++i) {
     const int h = 2 * line + i / kFrom / 2, w = 2 * column + i / kFrom % 2;
     if (h < 0 || h >= height || w < 0 || w >= width) continue;
-    const std::int64_t at = ((static_cast<std::int64_t>(image) * height + h) * width + w) * kFrom + i % kFrom;
+    const int64_t at = ((static_cast<int64_t>(image) * height + h) * width + w) * kFrom + i % kFrom;
     result[i / 8].at[i % 8] = as<__nv_bfloat16>(as_float(x[at]));
   }
-  auto* to = reinterpret_cast<Pack<__nv_bfloat16>*>(y + pixel * SpaceToDepth::kChannels);
+  auto* to = reinterpret_cast<Vector<__nv_bfloat16>*>(y + pixel * SpaceToDepth::kChannels);
   to[0] = result[0];
   to[1] = result[1];
 }
 
-std::int64_t vector(DType dtype) { return dtype == DType::kBFloat16 ? 8 : 4; }
+int64_t vector(DType dtype) { return dtype == DType::kBFloat16 ? 8 : 4; }
 
 Shape shape_of(const NormMap& map) {
   const auto groups = static_cast<int>(map.channels / vector(map.dtype));
@@ -624,7 +613,7 @@ Shape pooled_shape(const NormMap& map, Pool pool) {
   return shape;
 }
 
-/// Blocks that fill the device, but no more than there is work for.
+// Blocks that fill the device, but no more than there is work for.
 dim3 grid_of(const Shape& shape, int rows, int blocks_each) {
   const int tiles = (shape.groups + shape.lanes - 1) / shape.lanes;
   const int at_once = kThreads / shape.lanes;
@@ -637,32 +626,31 @@ dim3 finish_grid(const NormMap& map) {
   return {static_cast<unsigned>((map.channels + kFinishChannels - 1) / kFinishChannels), 1, 1};
 }
 
-ChannelParameters parameters_of(const Norm& norm) {
+ChannelParameters parameters_of(const BatchNormParameters& norm) {
   return {static_cast<const float*>(norm.weight), static_cast<const float*>(norm.bias),
           static_cast<const float*>(norm.mean), static_cast<const float*>(norm.variance),
           static_cast<float>(norm.eps)};
 }
 
-/// call(T{}) with the maps' type.
+// call(T{}) with the maps' type.
 template <class Call>
 void with_type(DType dtype, Call call) {
-  if (dtype == DType::kBFloat16) {
+  if (dtype == DType::kBFloat16)
     call(__nv_bfloat16{});
-  } else if (dtype == DType::kFloat32) {
+  else if (dtype == DType::kFloat32)
     call(float{});
-  } else {
+  else
     throw std::runtime_error("[tpgm] BatchNorm on CUDA takes bfloat16 and float32 maps");
-  }
 }
 
-std::int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels / vector(map.dtype) : 0;
 }
 
-std::int64_t scratch_bytes(const NormMap& map) {
-  return static_cast<std::int64_t>(grid_of(shape_of(map), static_cast<int>(map.pixels()), kReduceBlocks).y) *
-         2 * map.channels * static_cast<std::int64_t>(sizeof(float));
+int64_t scratch_bytes(const NormMap& map) {
+  return static_cast<int64_t>(grid_of(shape_of(map), static_cast<int>(map.pixels()), kReduceBlocks).y) * 2 *
+         map.channels * static_cast<int64_t>(sizeof(float));
 }
 
 void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running,
@@ -681,7 +669,7 @@ void statistics(const NormMap& map, const void* x, void* mean, void* variance, c
   check_launch();
 }
 
-void forward(const NormMap& map, const Norm& norm, const NormForward& call, void* stream) {
+void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
   const Shape shape = shape_of(map);
   const ChannelParameters parameters = parameters_of(norm);
   auto* on = static_cast<cudaStream_t>(stream);
@@ -734,7 +722,8 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
   check_launch();
 }
 
-void backward(const NormMap& map, const Norm& norm, const NormBackward& call, void* scratch, void* stream) {
+void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
+              void* stream) {
   const ChannelParameters parameters = parameters_of(norm);
   auto* parts = static_cast<float*>(scratch);
   auto* on = static_cast<cudaStream_t>(stream);
@@ -771,7 +760,7 @@ void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void* stre
 }
 
 template <class From>
-auto space_to_depth_of(std::int64_t channels) {
+auto space_to_depth_of(int64_t channels) {
   switch (channels) {
     case 1:
       return &space_to_depth_kernel<From, 1>;
@@ -789,7 +778,7 @@ auto space_to_depth_of(std::int64_t channels) {
 void space_to_depth(const SpaceToDepth& call, void* stream) {
   if (call.to != DType::kBFloat16)
     throw std::runtime_error("[tpgm] space_to_depth on CUDA makes bfloat16 maps");
-  const std::int64_t pixels = call.images * call.lines() * call.columns();
+  const int64_t pixels = call.images * call.lines() * call.columns();
   const auto blocks = static_cast<unsigned>((pixels + kThreads - 1) / kThreads);
   with_type(call.from, [&](auto type) {
     using From = decltype(type);

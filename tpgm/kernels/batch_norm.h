@@ -12,26 +12,26 @@
 
 #include <cstdint>
 
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm::kernels {
 
 /// After the ReLU: nothing; the largest of 3×3 pixels, stride 2, padded by 1; the mean of 2×2 pixels,
 /// stride 2.
-enum class Pool : std::uint8_t { kNone, kMax, kMean };
+enum class Pool : uint8_t { kNone, kMax, kMean };
 
 /// The shape of what is normalised. `dtype` is the maps' (CUDA: kBFloat16, kFloat32; CPU: kFloat32,
 /// kFloat64). Everything per channel is float, or double with kFloat64.
 struct NormMap {
   DType dtype = DType::kFloat32;
-  std::int64_t images = 0, height = 0, width = 0, channels = 0;
+  int64_t images = 0, height = 0, width = 0, channels = 0;
 
-  std::int64_t pixels() const { return images * height * width; }
+  int64_t pixels() const { return images * height * width; }
 };
 
 /// norm(x) = (x − mean) / sqrt(variance + eps) · weight + bias, per channel. Where weight, mean and variance
-/// are null it is x + bias: the rest is in the convolution's weights; see absorb.h.
-struct Norm {
+/// are null it is x + bias: the rest is in the convolution's weights; see fold_norm.h.
+struct BatchNormParameters {
   const void* weight = nullptr;
   const void* bias = nullptr;
   const void* mean = nullptr;
@@ -46,7 +46,7 @@ struct NormForward {
   bool relu = true;                // always with residual and pool
   Pool pool = Pool::kNone;
   void* y = nullptr;
-  std::uint8_t* trace = nullptr;  // trace_bytes() for the backward pass
+  uint8_t* trace = nullptr;  // trace_bytes() for the backward pass
 };
 
 struct NormBackward {
@@ -56,7 +56,7 @@ struct NormBackward {
   bool residual = false, relu = true;
   Pool pool = Pool::kNone;
   bool batch_statistics = true;  // mean and variance are the map's own; else they are constants, or null
-  const std::uint8_t* trace = nullptr;
+  const uint8_t* trace = nullptr;
   /// With a norm that is x + bias, the residual's gradient is dx too, and without anything to undo (no ReLU,
   /// one reader) dx is dy: dresidual and dweight are null then, and in the second case dx.
   void* dx = nullptr;
@@ -70,7 +70,7 @@ struct NormBackward {
 struct Running {
   void* mean = nullptr;  // all three, or none
   void* variance = nullptr;
-  std::int64_t* batches = nullptr;  // counts them
+  int64_t* batches = nullptr;  // counts them
   double momentum = 0;
 };
 
@@ -79,29 +79,30 @@ struct Running {
 /// zeros before and `back` behind. Three channels of a picture fill no vector of a tensor core; twelve of
 /// sixteen do.
 struct SpaceToDepth {
-  static constexpr std::int64_t kChannels = 16;                  // of y
-  std::int64_t images = 0, height = 0, width = 0, channels = 0;  // of x; even, even, at most 4
-  std::int64_t front = 0, back = 0;
+  static constexpr int64_t kChannels = 16;                  // of y
+  int64_t images = 0, height = 0, width = 0, channels = 0;  // of x; even, even, at most 4
+  int64_t front = 0, back = 0;
   DType from = DType::kFloat32, to = DType::kBFloat16;  // CPU: both the same, fp32 or fp64
   const void* x = nullptr;
   void* y = nullptr;
 
-  std::int64_t lines() const { return front + height / 2 + back; }  // of y
-  std::int64_t columns() const { return front + width / 2 + back; }
+  int64_t lines() const { return front + height / 2 + back; }  // of y
+  int64_t columns() const { return front + width / 2 + back; }
 };
 
 struct MapsBackend {
   /// Channels must be a multiple of this.
-  std::int64_t (*vector)(DType);
+  int64_t (*vector)(DType);
   /// What `trace` needs.
-  std::int64_t (*trace_bytes)(const NormMap&, bool residual, Pool);
+  int64_t (*trace_bytes)(const NormMap&, bool residual, Pool);
   /// What `scratch` needs, for a call of statistics() or backward().
-  std::int64_t (*scratch_bytes)(const NormMap&);
+  int64_t (*scratch_bytes)(const NormMap&);
 
   void (*statistics)(const NormMap&, const void* x, void* mean, void* variance, const Running&, void* scratch,
                      void* stream);
-  void (*forward)(const NormMap&, const Norm&, const NormForward&, void* stream);
-  void (*backward)(const NormMap&, const Norm&, const NormBackward&, void* scratch, void* stream);
+  void (*forward)(const NormMap&, const BatchNormParameters&, const NormForward&, void* stream);
+  void (*backward)(const NormMap&, const BatchNormParameters&, const NormBackward&, void* scratch,
+                   void* stream);
 
   /// Pool::kMean by itself: y from x, and dx from dy. `map` is x's shape.
   void (*mean_pool)(const NormMap& map, const void* x, void* y, void* stream);

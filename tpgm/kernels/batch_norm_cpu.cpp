@@ -1,67 +1,65 @@
 // The maps' kernels in plain loops: what the CUDA kernels are compared with.
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <vector>
 
 #include "tpgm/kernels/batch_norm.h"
+#include "tpgm/kernels/cpu_types.h"
 
 namespace tpgm::kernels {
 namespace {
 
-constexpr std::uint8_t kNoPixel = 255;  // nothing in a window was above zero
+constexpr uint8_t kNoPixel = 255;  // nothing in a window was above zero
 
 template <class T>
 struct Channels {
   const T *weight, *bias, *mean, *variance;
   double eps;
 
-  explicit Channels(const Norm& norm)
+  explicit Channels(const BatchNormParameters& norm)
       : weight(static_cast<const T*>(norm.weight)),
         bias(static_cast<const T*>(norm.bias)),
         mean(static_cast<const T*>(norm.mean)),
         variance(static_cast<const T*>(norm.variance)),
         eps(norm.eps) {}
 
-  T inverse(std::int64_t c) const { return static_cast<T>(1 / std::sqrt(variance[c] + eps)); }
-  T operator()(T x, std::int64_t c) const {
+  T inverse(int64_t c) const { return static_cast<T>(1 / std::sqrt(variance[c] + eps)); }
+  T operator()(T x, int64_t c) const {
     return (weight ? (x - mean[c]) * inverse(c) * weight[c] : x) + bias[c];
   }
 };
 
-/// The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
+// The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
 template <class Visit>
-void for_window(const NormMap& map, Pool pool, std::int64_t image, std::int64_t line, std::int64_t column,
-                Visit visit) {
-  const std::int64_t side = pool == Pool::kMax ? 3 : 2, pad = pool == Pool::kMax ? 1 : 0;
-  for (std::int64_t k = 0; k < side * side; ++k) {
-    const std::int64_t h = 2 * line - pad + k / side, w = 2 * column - pad + k % side;
+void for_window(const NormMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
+  const int64_t side = pool == Pool::kMax ? 3 : 2, pad = pool == Pool::kMax ? 1 : 0;
+  for (int64_t k = 0; k < side * side; ++k) {
+    const int64_t h = 2 * line - pad + k / side, w = 2 * column - pad + k % side;
     if (h >= 0 && h < map.height && w >= 0 && w < map.width)
-      visit((image * map.height + h) * map.width + w, static_cast<std::uint8_t>(k));
+      visit((image * map.height + h) * map.width + w, static_cast<uint8_t>(k));
   }
 }
 
-/// visit(index of the pooled pixel, image, line, column) for all pixels of the pooled map.
+// visit(index of the pooled pixel, image, line, column) for all pixels of the pooled map.
 template <class Visit>
 void for_pooled(const NormMap& map, Pool pool, Visit visit) {
-  const std::int64_t more = pool == Pool::kMax ? 1 : 0;
-  const std::int64_t height = (map.height + more) / 2, width = (map.width + more) / 2;
-  std::int64_t index = 0;
-  for (std::int64_t image = 0; image < map.images; ++image) {
-    for (std::int64_t line = 0; line < height; ++line) {
-      for (std::int64_t column = 0; column < width; ++column) visit(index++, image, line, column);
-    }
+  const int64_t more = pool == Pool::kMax ? 1 : 0;
+  const int64_t height = (map.height + more) / 2, width = (map.width + more) / 2;
+  int64_t index = 0;
+  for (int64_t image = 0; image < map.images; ++image) {
+    for (int64_t line = 0; line < height; ++line)
+      for (int64_t column = 0; column < width; ++column) visit(index++, image, line, column);
   }
 }
 
 template <class T>
 void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const Running& running) {
   const auto count = static_cast<double>(map.pixels());
-  for (std::int64_t c = 0; c < map.channels; ++c) {
+  for (int64_t c = 0; c < map.channels; ++c) {
     double sum = 0, squares = 0;
-    for (std::int64_t row = 0; row < map.pixels(); ++row) sum += x[row * map.channels + c];
+    for (int64_t row = 0; row < map.pixels(); ++row) sum += x[row * map.channels + c];
     const double mu = sum / count;
-    for (std::int64_t row = 0; row < map.pixels(); ++row) {
+    for (int64_t row = 0; row < map.pixels(); ++row) {
       const double from_mean = x[row * map.channels + c] - mu;
       squares += from_mean * from_mean;
     }
@@ -78,100 +76,98 @@ void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const R
 }
 
 template <class T>
-void forward_of(const NormMap& map, const Norm& norm, const NormForward& call) {
+void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormForward& call) {
   const Channels<T> channels(norm);
   const auto *x = static_cast<const T*>(call.x), *residual = static_cast<const T*>(call.residual);
   auto* y = static_cast<T*>(call.y);
-  const std::int64_t n = map.channels;
+  const int64_t n = map.channels;
   if (call.pool == Pool::kNone) {
-    for (std::int64_t i = 0; i < map.pixels() * n; ++i) {
+    for (int64_t i = 0; i < map.pixels() * n; ++i) {
       const T value = channels(x[i], i % n) + (residual ? residual[i] : T(0));
       y[i] = call.relu && value <= 0 ? T(0) : value;
       if (residual && call.trace) call.trace[i] = value <= 0 ? 0 : 1;
     }
     return;
   }
-  for_pooled(map, call.pool,
-             [&](std::int64_t index, std::int64_t image, std::int64_t line, std::int64_t column) {
-               for (std::int64_t c = 0; c < n; ++c) {
-                 T best = 0;
-                 std::uint8_t where = kNoPixel;
-                 for_window(map, call.pool, image, line, column, [&](std::int64_t pixel, std::uint8_t place) {
-                   const T value = channels(x[pixel * n + c], c);
-                   if (call.pool == Pool::kMean) {
-                     best += value <= 0 ? T(0) : value / 4;
-                   } else if (value > best || std::isnan(value)) {
-                     best = value;
-                     where = place;
-                   }
-                 });
-                 y[index * n + c] = best;
-                 if (call.pool == Pool::kMax && call.trace) call.trace[index * n + c] = where;
-               }
-             });
+  for_pooled(map, call.pool, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
+    for (int64_t c = 0; c < n; ++c) {
+      T best = 0;
+      uint8_t where = kNoPixel;
+      for_window(map, call.pool, image, line, column, [&](int64_t pixel, uint8_t place) {
+        const T value = channels(x[pixel * n + c], c);
+        if (call.pool == Pool::kMean) {
+          best += value <= 0 ? T(0) : value / 4;
+        } else if (value > best || std::isnan(value)) {
+          best = value;
+          where = place;
+        }
+      });
+      y[index * n + c] = best;
+      if (call.pool == Pool::kMax && call.trace) call.trace[index * n + c] = where;
+    }
+  });
 }
 
-/// The gradient before the ReLU.
+// The gradient before the ReLU.
 template <class T>
 std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const NormBackward& call) {
   const auto *x = static_cast<const T*>(call.x), *dy = static_cast<const T*>(call.dy),
              *second = static_cast<const T*>(call.dy_second);
-  const std::int64_t n = map.channels;
-  const auto gradient = [&](std::int64_t i) { return dy[i] + (second ? second[i] : T(0)); };
-  std::vector<T> result(static_cast<std::size_t>(map.pixels() * n), T(0));
+  const int64_t n = map.channels;
+  const auto gradient = [&](int64_t i) { return dy[i] + (second ? second[i] : T(0)); };
+  std::vector<T> result(static_cast<size_t>(map.pixels() * n), T(0));
   if (call.pool == Pool::kNone) {
-    for (std::int64_t i = 0; i < map.pixels() * n; ++i) {
+    for (int64_t i = 0; i < map.pixels() * n; ++i) {
       const bool passes = !call.relu || (call.residual ? call.trace[i] != 0 : !(channels(x[i], i % n) <= 0));
-      if (passes) result[static_cast<std::size_t>(i)] = gradient(i);
+      if (passes) result[static_cast<size_t>(i)] = gradient(i);
     }
     return result;
   }
-  for_pooled(map, call.pool,
-             [&](std::int64_t index, std::int64_t image, std::int64_t line, std::int64_t column) {
-               for_window(map, call.pool, image, line, column, [&](std::int64_t pixel, std::uint8_t place) {
-                 for (std::int64_t c = 0; c < n; ++c) {
-                   T& to = result[static_cast<std::size_t>(pixel * n + c)];
-                   if (call.pool == Pool::kMax) {
-                     if (call.trace[index * n + c] == place) to += gradient(index * n + c);
-                   } else if (!(channels(x[pixel * n + c], c) <= 0)) {
-                     to += gradient(index * n + c) / 4;
-                   }
-                 }
-               });
-             });
+  for_pooled(map, call.pool, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
+    for_window(map, call.pool, image, line, column, [&](int64_t pixel, uint8_t place) {
+      for (int64_t c = 0; c < n; ++c) {
+        T& to = result[static_cast<size_t>(pixel * n + c)];
+        if (call.pool == Pool::kMax) {
+          if (call.trace[index * n + c] == place) to += gradient(index * n + c);
+        } else if (!(channels(x[pixel * n + c], c) <= 0)) {
+          to += gradient(index * n + c) / 4;
+        }
+      }
+    });
+  });
   return result;
 }
 
 template <class T>
-void backward_of(const NormMap& map, const Norm& norm, const NormBackward& call) {
+void backward_of(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call) {
   const Channels<T> channels(norm);
   const auto* x = static_cast<const T*>(call.x);
   auto* dx = static_cast<T*>(call.dx);
-  const std::int64_t n = map.channels, rows = map.pixels();
+  const int64_t n = map.channels, rows = map.pixels();
   const auto gradient = undone(map, channels, call);
   if (call.dresidual) std::copy(gradient.begin(), gradient.end(), static_cast<T*>(call.dresidual));
   if (!channels.weight) {
     if (dx) std::copy(gradient.begin(), gradient.end(), dx);
-    for (std::int64_t c = 0; c < n; ++c) {
+    for (int64_t c = 0; c < n; ++c) {
       double sum = 0;
-      for (std::int64_t row = 0; row < rows; ++row) sum += gradient[static_cast<std::size_t>(row * n + c)];
+      for (int64_t row = 0; row < rows; ++row) sum += gradient[static_cast<size_t>(row * n + c)];
       static_cast<T*>(call.dbias)[c] = static_cast<T>(sum);
     }
     return;
   }
-  for (std::int64_t c = 0; c < n; ++c) {
+  for (int64_t c = 0; c < n; ++c) {
     const double inverse = channels.inverse(c), scale = channels.weight[c] * inverse;
-    const auto normal = [&](std::int64_t row) { return (x[row * n + c] - channels.mean[c]) * inverse; };
-    const auto at = [&](std::int64_t row) { return gradient[static_cast<std::size_t>(row * n + c)]; };
+    const auto normal = [&](int64_t row) { return (x[row * n + c] - channels.mean[c]) * inverse; };
+    const auto at = [&](int64_t row) { return gradient[static_cast<size_t>(row * n + c)]; };
     double sum = 0, products = 0;
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0; row < rows; ++row) {
       sum += at(row);
       products += at(row) * normal(row);
     }
     static_cast<T*>(call.dbias)[c] = static_cast<T>(sum);
     static_cast<T*>(call.dweight)[c] = static_cast<T>(products);
     const auto count = static_cast<double>(rows);
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0; row < rows; ++row) {
       const double through_statistics = call.batch_statistics ? (sum + normal(row) * products) / count : 0;
       dx[row * n + c] = static_cast<T>(scale * (at(row) - through_statistics));
     }
@@ -180,86 +176,72 @@ void backward_of(const NormMap& map, const Norm& norm, const NormBackward& call)
 
 template <class T>
 void mean_pool_of(const NormMap& map, const T* x, T* y) {
-  const std::int64_t n = map.channels;
-  for_pooled(map, Pool::kMean,
-             [&](std::int64_t index, std::int64_t image, std::int64_t line, std::int64_t column) {
-               std::fill_n(y + index * n, n, T(0));
-               for_window(map, Pool::kMean, image, line, column, [&](std::int64_t pixel, std::uint8_t) {
-                 for (std::int64_t c = 0; c < n; ++c) y[index * n + c] += x[pixel * n + c] / 4;
-               });
-             });
+  const int64_t n = map.channels;
+  for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
+    std::fill_n(y + index * n, n, T(0));
+    for_window(map, Pool::kMean, image, line, column, [&](int64_t pixel, uint8_t) {
+      for (int64_t c = 0; c < n; ++c) y[index * n + c] += x[pixel * n + c] / 4;
+    });
+  });
 }
 
 template <class T>
 void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
-  const std::int64_t n = map.channels;
+  const int64_t n = map.channels;
   std::fill_n(dx, map.pixels() * n, T(0));  // an odd map's last line and column are in no window
-  for_pooled(map, Pool::kMean,
-             [&](std::int64_t index, std::int64_t image, std::int64_t line, std::int64_t column) {
-               for_window(map, Pool::kMean, image, line, column, [&](std::int64_t pixel, std::uint8_t) {
-                 for (std::int64_t c = 0; c < n; ++c) dx[pixel * n + c] = dy[index * n + c] / 4;
-               });
-             });
+  for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
+    for_window(map, Pool::kMean, image, line, column, [&](int64_t pixel, uint8_t) {
+      for (int64_t c = 0; c < n; ++c) dx[pixel * n + c] = dy[index * n + c] / 4;
+    });
+  });
 }
 
-/// call(T{}) with the maps' type.
-template <class Call>
-void with_type(DType dtype, Call call) {
-  if (dtype == DType::kFloat32) {
-    call(float{});
-  } else if (dtype == DType::kFloat64) {
-    call(double{});
-  } else {
-    throw std::runtime_error("[tpgm] BatchNorm on the CPU takes float32 and float64 maps");
-  }
-}
+int64_t vector(DType) { return 1; }
 
-std::int64_t vector(DType) { return 1; }
-
-std::int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels : 0;
 }
 
-std::int64_t scratch_bytes(const NormMap&) { return 0; }
+int64_t scratch_bytes(const NormMap&) { return 0; }
 
 void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running, void*,
                 void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     statistics_of(map, static_cast<const T*>(x), static_cast<T*>(mean), static_cast<T*>(variance), running);
   });
 }
 
-void forward(const NormMap& map, const Norm& norm, const NormForward& call, void*) {
-  with_type(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
+void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
+  with_float_or_double(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
 }
 
-void backward(const NormMap& map, const Norm& norm, const NormBackward& call, void*, void*) {
-  with_type(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
+void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void*, void*) {
+  with_float_or_double(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
 }
 
 void mean_pool(const NormMap& map, const void* x, void* y, void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_of(map, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
 void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void*) {
-  with_type(map.dtype, [&](auto type) {
+  with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_backward_of(map, static_cast<const T*>(dy), static_cast<T*>(dx));
   });
 }
 
 void space_to_depth(const SpaceToDepth& call, void*) {
-  with_type(call.from, [&](auto type) {
+  with_float_or_double(call.from, [&](auto type) {
     using T = decltype(type);
     const auto* x = static_cast<const T*>(call.x);
     auto* y = static_cast<T*>(call.y);
     const auto pixels = call.images * call.lines() * call.columns();
-    for (std::int64_t i = 0; i < pixels * SpaceToDepth::kChannels; ++i) {
+    for (int64_t i = 0; i < pixels * SpaceToDepth::kChannels; ++i) {
       const auto channel = i % SpaceToDepth::kChannels, pixel = i / SpaceToDepth::kChannels;
       const auto column = pixel % call.columns() - call.front,
                  line = pixel / call.columns() % call.lines() - call.front,

@@ -7,66 +7,57 @@
 
 #include "tpgm/kernels/fold_norm.h"
 #include "tpgm/kernels/launch.cuh"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
 
 constexpr int kThreads = 256, kWarp = 32, kRows = kThreads / kWarp;
-constexpr std::size_t kMost = 128;  // in one launch
+constexpr size_t kMost = 128;  // in one launch
 
 struct Arguments {
   Absorb each[kMost];
 };
 
-template <class T>
-constexpr int kVector = 16 / sizeof(T);
-
-template <class T>
-struct alignas(16) Pack {
-  T at[kVector<T>];
-};
-
-__device__ bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 struct Channel {
   float inverse, scale, mean, bias;
 };
 
-__device__ Channel channel_of(const Norm& norm, std::int64_t row) {
+__device__ Channel channel_of(const BatchNormParameters& norm, int64_t row) {
   const auto at = [row](const void* values) { return static_cast<const float*>(values)[row]; };
   const float inverse = rsqrtf(at(norm.variance) + static_cast<float>(norm.eps));
   return {inverse, at(norm.weight) * inverse, at(norm.mean), at(norm.bias)};
 }
 
-/// to ← scale · from over a row, by a warp, with the sum of from · with where there is such.
+// to ← scale · from over a row, by a warp, with the sum of from · with where there is such.
 template <class T, bool kWith>
-__device__ float scale_row(const T* from, const T* with, float scale, std::int64_t n, T* to) {
+__device__ float scale_row(const T* from, const T* with, float scale, int64_t n, T* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   float sum = 0;
   const auto element = [&](T value, T other) {
     if constexpr (kWith) sum = fmaf(static_cast<float>(value), static_cast<float>(other), sum);
     return static_cast<T>(scale * static_cast<float>(value));
   };
-  if (n % kVector<T> == 0 && aligned(from) && aligned(to) && (!kWith || aligned(with))) {
-    for (std::int64_t i = lane * kVector<T>; i < n; i += kWarp * kVector<T>) {
-      auto values = *reinterpret_cast<const Pack<T>*>(from + i);
-      Pack<T> others{};
-      if constexpr (kWith) others = *reinterpret_cast<const Pack<T>*>(with + i);
+  if (n % kVector<T> == 0 && aligned<kVector<T>>(from) && aligned<kVector<T>>(to) &&
+      (!kWith || aligned<kVector<T>>(with))) {
+    for (int64_t i = lane * kVector<T>; i < n; i += kWarp * kVector<T>) {
+      auto values = read<kVector<T>>(from + i);
+      Vector<T> others{};
+      if constexpr (kWith) others = read<kVector<T>>(with + i);
 #pragma unroll
       for (int j = 0; j < kVector<T>; ++j) values.at[j] = element(values.at[j], others.at[j]);
-      *reinterpret_cast<Pack<T>*>(to + i) = values;
+      write(to + i, values);
     }
   } else {
-    for (std::int64_t i = lane; i < n; i += kWarp) to[i] = element(from[i], kWith ? with[i] : T{});
+    for (int64_t i = lane; i < n; i += kWarp) to[i] = element(from[i], kWith ? with[i] : T{});
   }
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
+  return warp_sum(sum);
 }
 
 template <class T>
-__device__ void forward_row(const Absorb& each, std::int64_t row) {
+__device__ void forward_row(const Absorb& each, int64_t row) {
   const Channel channel = channel_of(each.norm, row);
-  const std::int64_t at = row * each.cols;
+  const int64_t at = row * each.cols;
   scale_row<T, false>(static_cast<const T*>(each.weights) + at, nullptr, channel.scale, each.cols,
                       static_cast<T*>(each.absorbed) + at);
   if (threadIdx.x % kWarp == 0)
@@ -74,9 +65,9 @@ __device__ void forward_row(const Absorb& each, std::int64_t row) {
 }
 
 template <class T>
-__device__ void backward_row(const Absorb& each, std::int64_t row) {
+__device__ void backward_row(const Absorb& each, int64_t row) {
   const Channel channel = channel_of(each.norm, row);
-  const std::int64_t at = row * each.cols;
+  const int64_t at = row * each.cols;
   float dscale = 0;
   if (each.dabsorbed != nullptr)
     dscale = scale_row<T, true>(static_cast<const T*>(each.dabsorbed) + at,
@@ -90,22 +81,21 @@ __device__ void backward_row(const Absorb& each, std::int64_t row) {
 template <bool kForward>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ Arguments arguments) {
   const Absorb& each = arguments.each[blockIdx.y];
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= each.rows) return;
-  if (each.dtype == DType::kBFloat16) {
+  if (each.dtype == DType::kBFloat16)
     kForward ? forward_row<__nv_bfloat16>(each, row) : backward_row<__nv_bfloat16>(each, row);
-  } else {
+  else
     kForward ? forward_row<float>(each, row) : backward_row<float>(each, row);
-  }
 }
 
 template <bool kForward>
 void run(const std::vector<Absorb>& all, const ParallelFor&, void* stream) {
-  for (std::size_t first = 0; first < all.size(); first += kMost) {
-    const std::size_t count = std::min(kMost, all.size() - first);
+  for (size_t first = 0; first < all.size(); first += kMost) {
+    const size_t count = std::min(kMost, all.size() - first);
     Arguments arguments{};
-    std::int64_t most_rows = 0;
-    for (std::size_t i = 0; i < count; ++i) {
+    int64_t most_rows = 0;
+    for (size_t i = 0; i < count; ++i) {
       arguments.each[i] = all[first + i];
       most_rows = std::max(most_rows, all[first + i].rows);
       if (all[first + i].dtype != DType::kBFloat16 && all[first + i].dtype != DType::kFloat32)

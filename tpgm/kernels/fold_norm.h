@@ -1,13 +1,13 @@
 // A BatchNorm in evaluation is a factor and a constant for each channel. The factor can go into the weights
-// of the convolution before it, and then only the constant is left to do on maps; see maps.h, Norm. Raw
-// pointers in, no torch.
+// of the convolution before it, and then only the constant is left to do on maps; see batch_norm.h,
+// BatchNormParameters. Raw pointers in, no torch.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "tpgm/kernels/batch_norm.h"
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm::kernels {
 
@@ -17,9 +17,9 @@ namespace tpgm::kernels {
 /// float, or double with kFloat64.
 struct Absorb {
   DType dtype = DType::kFloat32;
-  std::int64_t rows = 0, cols = 0;
+  int64_t rows = 0, cols = 0;
   const void* weights = nullptr;
-  Norm norm;
+  BatchNormParameters norm;
 
   void* absorbed = nullptr;  // forward: scale · weights
   void* shift = nullptr;

@@ -1,26 +1,26 @@
 // Norms into weights on the CPU.
 #include <cmath>
-#include <stdexcept>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/fold_norm.h"
 
 namespace tpgm::kernels {
 namespace {
 
-constexpr std::int64_t kLanes = 16;
+constexpr int64_t kLanes = 16;
 
-/// gradient · weights, in a fixed order; and scaled ← scale · gradient.
+// gradient · weights, in a fixed order; and scaled ← scale · gradient.
 template <class T>
-T scale_and_multiply(const T* gradient, const T* weights, T scale, std::int64_t n, T* scaled) {
+T scale_and_multiply(const T* gradient, const T* weights, T scale, int64_t n, T* scaled) {
   T lanes[kLanes] = {};
-  std::int64_t i = 0;
+  int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
       lanes[lane] += gradient[i + lane] * weights[i + lane];
       scaled[i + lane] = scale * gradient[i + lane];
     }
   }
-  for (std::int64_t lane = 0; i < n; ++i, ++lane) {
+  for (int64_t lane = 0; i < n; ++i, ++lane) {
     lanes[lane] += gradient[i] * weights[i];
     scaled[i] = scale * gradient[i];
   }
@@ -29,41 +29,29 @@ T scale_and_multiply(const T* gradient, const T* weights, T scale, std::int64_t 
   return static_cast<T>(total);
 }
 
-/// The numbers of one channel.
+// The numbers of one channel.
 template <class T>
 struct Channel {
   double inverse, scale, mean, bias;
 
-  Channel(const Norm& norm, std::int64_t row)
+  Channel(const BatchNormParameters& norm, int64_t row)
       : inverse(1 / std::sqrt(static_cast<const T*>(norm.variance)[row] + norm.eps)),
         scale(static_cast<const T*>(norm.weight)[row] * inverse),
         mean(static_cast<const T*>(norm.mean)[row]),
         bias(static_cast<const T*>(norm.bias)[row]) {}
 };
 
-/// call(T{}) with the weights' type.
-template <class Call>
-void with_type(DType dtype, Call call) {
-  if (dtype == DType::kFloat32) {
-    call(float{});
-  } else if (dtype == DType::kFloat64) {
-    call(double{});
-  } else {
-    throw std::runtime_error("[tpgm] BatchNorm on the CPU goes into float32 and float64 weights");
-  }
-}
-
 void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
-    with_type(each.dtype, [&](auto type) {
+    with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
-      parallel_for(each.rows, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
+      parallel_for(each.rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
           const Channel<T> channel(each.norm, row);
           const auto scale = static_cast<T>(channel.scale);
           const auto* from = static_cast<const T*>(each.weights) + row * each.cols;
           auto* to = static_cast<T*>(each.absorbed) + row * each.cols;
-          for (std::int64_t i = 0; i < each.cols; ++i) to[i] = scale * from[i];
+          for (int64_t i = 0; i < each.cols; ++i) to[i] = scale * from[i];
           static_cast<T*>(each.shift)[row] = static_cast<T>(channel.bias - channel.mean * channel.scale);
         }
       });
@@ -73,10 +61,10 @@ void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, vo
 
 void backward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
-    with_type(each.dtype, [&](auto type) {
+    with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
-      parallel_for(each.rows, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
+      parallel_for(each.rows, [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
           const Channel<T> channel(each.norm, row);
           double dscale = 0;
           if (each.dabsorbed) {

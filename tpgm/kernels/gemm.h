@@ -14,22 +14,22 @@ namespace tpgm::kernels {
 struct Product {
   struct Operand {
     const void* data = nullptr;
-    std::int64_t stride = 0;
+    int64_t stride = 0;
     bool transposed = false;
   };
-  std::int64_t rows = 0, cols = 0, inner = 0;
+  int64_t rows = 0, cols = 0, inner = 0;
   Operand a, b;
   const void* bias = nullptr;  // not null: [cols], added to every row
   bool add = false;            // the product is added to what `out` holds
   void* out = nullptr;
-  std::int64_t stride = 0;  // of out
+  int64_t stride = 0;  // of out
 };
 
 /// Device memory that a product may use besides.
-inline constexpr std::size_t kProductWorkspace = std::size_t{32} << 20;
+inline constexpr size_t kProductWorkspace = size_t{32} << 20;
 
 /// How its algorithm is chosen: cuBLASLt's first, which is always the same one, or by timing.
-enum class Choice : std::uint8_t { kFirst, kFastest };
+enum class Choice : uint8_t { kFirst, kFastest };
 
 /// Whether the fastest is known for products of this shape on the current device.
 bool is_timed(const Product& product);

@@ -40,7 +40,7 @@ int current_device() {
   return device;
 }
 
-/// Of a device; it lives as long as the process, as the driver may be gone before static objects are.
+// Of a device; it lives as long as the process, as the driver may be gone before static objects are.
 cublasLtHandle_t handle_of(int device) {
   static std::mutex mutex;
   static auto& handles = *new std::map<int, cublasLtHandle_t>;
@@ -50,17 +50,17 @@ cublasLtHandle_t handle_of(int device) {
   return handle;
 }
 
-/// What cuBLASLt has to know of a product, without its pointers but the bias's.
+// What cuBLASLt has to know of a product, without its pointers but the bias's.
 class Problem {
  public:
   explicit Problem(const Product& product) {
     // cuBLASLt counts by columns: what lies row by row is the transpose to it, and outᵀ = bᵀ · aᵀ.
-    const auto layout = [](std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+    const auto layout = [](int64_t rows, int64_t cols, int64_t stride) {
       cublasLtMatrixLayout_t layout = nullptr;
       check(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, cols, rows, stride));
       return layout;
     };
-    const auto operand = [&](const Product::Operand& of, std::int64_t rows, std::int64_t cols) {
+    const auto operand = [&](const Product::Operand& of, int64_t rows, int64_t cols) {
       return of.transposed ? layout(cols, rows, of.stride) : layout(rows, cols, of.stride);
     };
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -84,21 +84,20 @@ class Problem {
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
-  std::vector<cublasLtMatmulAlgo_t> proposals(cublasLtHandle_t handle, std::size_t workspace,
-                                              int most) const {
+  std::vector<cublasLtMatmulAlgo_t> proposals(cublasLtHandle_t handle, size_t workspace, int most) const {
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference));
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
       check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)));
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(workspace));
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace));
     for (const auto alignment :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(alignment, std::uint32_t{16});
+      prefer(alignment, uint32_t{16});
     // Parts of a sum are added in fp32.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     std::vector<cublasLtMatmulHeuristicResult_t> found(most);
     int count = 0;
     const auto status = cublasLtMatmulAlgoGetHeuristic(handle, operation, b, a, out, out, preference, most,
@@ -106,23 +105,22 @@ class Problem {
     cublasLtMatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status);
     std::vector<cublasLtMatmulAlgo_t> algorithms;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i)
       if (found[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(found[i].algo);
-    }
     return algorithms;
   }
 
-  /// The algorithm with its other options, which cuBLASLt seldom proposes and which are up to a tenth faster.
+  // The algorithm with its other options, which cuBLASLt seldom proposes and which are up to a tenth faster.
   std::vector<cublasLtMatmulAlgo_t> variants(cublasLtHandle_t handle,
                                              const cublasLtMatmulAlgo_t& algorithm) const {
-    constexpr std::int32_t kMostOptions = 32;
-    std::int32_t last = 0;
-    std::size_t written = 0;
+    constexpr int32_t kMostOptions = 32;
+    int32_t last = 0;
+    size_t written = 0;
     std::vector<cublasLtMatmulAlgo_t> found;
     if (cublasLtMatmulAlgoCapGetAttribute(&algorithm, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX, &last,
                                           sizeof(last), &written) != CUBLAS_STATUS_SUCCESS)
       return found;
-    for (std::int32_t option = 0; option <= std::min(last, kMostOptions - 1); ++option) {
+    for (int32_t option = 0; option <= std::min(last, kMostOptions - 1); ++option) {
       auto other = algorithm;
       cublasLtMatmulHeuristicResult_t result{};
       if (cublasLtMatmulAlgoConfigSetAttribute(&other, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, &option,
@@ -155,8 +153,8 @@ class Problem {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
 };
 
-/// Of a product, and how its algorithm was chosen.
-using Key = std::tuple<int, Choice, std::array<std::int64_t, 6>, std::array<bool, 4>>;
+// Of a product, and how its algorithm was chosen.
+using Key = std::tuple<int, Choice, std::array<int64_t, 6>, std::array<bool, 4>>;
 
 Key key_of(const Product& p, Choice choice) {
   return {current_device(),
@@ -165,7 +163,7 @@ Key key_of(const Product& p, Choice choice) {
           {p.a.transposed, p.b.transposed, p.bias != nullptr, p.add}};
 }
 
-/// The algorithms that were chosen.
+// The algorithms that were chosen.
 class Chosen {
  public:
   static Chosen& all() {
@@ -208,7 +206,7 @@ struct DestroyGraph {
 };
 using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-/// An algorithm, and how long it took each time.
+// An algorithm, and how long it took each time.
 struct Candidate {
   cublasLtMatmulAlgo_t algorithm;
   Graph in_a_row;
@@ -221,8 +219,8 @@ struct Candidate {
   }
 };
 
-/// Times algorithms against each other, in a CUDA graph as a step runs them: those that clear counters first
-/// lose more there than on a stream.
+// Times algorithms against each other, in a CUDA graph as a step runs them: those that clear counters first
+// lose more there than on a stream.
 class Race {
  public:
   Race(const Problem& problem, const Product& product, cublasLtHandle_t handle, void* workspace,
@@ -247,14 +245,13 @@ class Race {
                       status == CUBLAS_STATUS_SUCCESS &&
                       cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess;
     if (graph != nullptr) cudaGraphDestroy(graph);
-    if (made) {
+    if (made)
       candidates_.push_back({algorithm, Graph(executable), {}});
-    } else {
+    else
       cudaGetLastError();  // of the capture: it is out, and nobody else's trouble
-    }
   }
 
-  /// Each in its turn, as a GPU's clock moves while it works; who falls behind is out.
+  // Each in its turn, as a GPU's clock moves while it works; who falls behind is out.
   void run() {
     for (auto& each : candidates_) each.times.clear();
     for (int round = 0; round < kRounds; ++round) {
@@ -274,7 +271,7 @@ class Race {
     }
   }
 
-  /// The fastest first.
+  // The fastest first.
   const std::vector<Candidate>& candidates() const { return candidates_; }
 
  private:
@@ -300,7 +297,7 @@ bool is_timed(const Product& product) {
 
 void time_algorithms(const Product& product, void* workspace, void* stream) {
   constexpr int kMost = 8;
-  constexpr std::size_t kVaried = 4;
+  constexpr size_t kVaried = 4;
   const auto handle = handle_of(current_device());
   const Problem problem(product);
   Race race(problem, product, handle, workspace, static_cast<cudaStream_t>(stream));
@@ -317,9 +314,8 @@ void time_algorithms(const Product& product, void* workspace, void* stream) {
   race.run();
 
   std::vector<cublasLtMatmulAlgo_t> others;
-  for (const auto& each : race.candidates() | std::views::take(kVaried)) {
+  for (const auto& each : race.candidates() | std::views::take(kVaried))
     for (const auto& other : problem.variants(handle, each.algorithm)) others.push_back(other);
-  }
   for (const auto& each : others) race.enter(each);
   race.run();
   Chosen::all().keep(key_of(product, Choice::kFastest), race.candidates().front().algorithm);

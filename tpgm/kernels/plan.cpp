@@ -7,16 +7,15 @@ namespace tpgm::kernels {
 namespace {
 
 // 32 KiB of float32: enough for a GPU block to hide its latency, small enough for the last wave to be full.
-constexpr std::int64_t kPieceSize = 8192;
+constexpr int64_t kPieceSize = 8192;
 
-/// How many rows of `cols` elements a piece holds. A GPU block shares short rows out among its eight warps,
-/// so they come in eights; a long one takes all of the block.
-std::int64_t rows_per_piece(std::int64_t cols) {
-  constexpr std::int64_t kWarps = 8;
-  constexpr std::int64_t kShortRow = 2048;
-  return cols > kShortRow
-             ? 1
-             : std::max<std::int64_t>(1, kPieceSize / std::max<std::int64_t>(1, cols) / kWarps) * kWarps;
+// How many rows of `cols` elements a piece holds. A GPU block shares short rows out among its eight warps,
+// so they come in eights; a long one takes all of the block.
+int64_t rows_per_piece(int64_t cols) {
+  constexpr int64_t kWarps = 8;
+  constexpr int64_t kShortRow = 2048;
+  return cols > kShortRow ? 1
+                          : std::max<int64_t>(1, kPieceSize / std::max<int64_t>(1, cols) / kWarps) * kWarps;
 }
 
 }  // namespace
@@ -24,24 +23,23 @@ std::int64_t rows_per_piece(std::int64_t cols) {
 Plan make_plan(const std::vector<Layout>& layouts) {
   Plan plan;
   for (const auto& layout : layouts) {
-    const auto tensor = static_cast<std::int32_t>(plan.tensors.size());
-    const auto first_piece = static_cast<std::int32_t>(plan.pieces.size());
-    const auto per_row = std::max<std::int64_t>(1, (layout.cols + kPieceSize - 1) / kPieceSize);
+    const auto tensor = static_cast<int32_t>(plan.tensors.size());
+    const auto first_piece = static_cast<int32_t>(plan.pieces.size());
+    const auto per_row = std::max<int64_t>(1, (layout.cols + kPieceSize - 1) / kPieceSize);
     const auto rows_at_once = rows_per_piece(layout.cols);
-    for (std::int64_t row = 0; row < layout.rows; row += rows_at_once) {
+    for (int64_t row = 0; row < layout.rows; row += rows_at_once) {
       const auto rows = std::min(rows_at_once, layout.rows - row);
       const auto end = (row + rows) * layout.cols;
       auto begin = row * layout.cols;
       do {
         const auto size = per_row > 1 ? std::min(kPieceSize, end - begin) : end - begin;
-        plan.pieces.push_back(
-            {row, begin, static_cast<std::int32_t>(rows), static_cast<std::int32_t>(size), tensor});
+        plan.pieces.push_back({row, begin, static_cast<int32_t>(rows), static_cast<int32_t>(size), tensor});
         begin += size;
       } while (begin < end);
     }
     plan.tensors.push_back({layout, plan.rows, first_piece,
-                            static_cast<std::int32_t>(plan.pieces.size()) - first_piece,
-                            static_cast<std::int32_t>(per_row)});
+                            static_cast<int32_t>(plan.pieces.size()) - first_piece,
+                            static_cast<int32_t>(per_row)});
     plan.rows += layout.rows;
   }
   return plan;

@@ -13,6 +13,7 @@
 
 #include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
@@ -23,40 +24,32 @@ constexpr int kThreads = 256;
 constexpr int kBlocks = 6;
 // Where a kernel's registers would not fit otherwise: of all types, of float32 alone.
 constexpr int kFewerBlocks = 4, kFewerFloatBlocks = 5;
-constexpr std::size_t kMaxTensors = 1024;
+constexpr size_t kMaxTensors = 1024;
 
-/// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
-/// registers of its largest type, and where those are too many a launch over float32 has one of its own.
+// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
+// registers of its largest type, and where those are too many a launch over float32 has one of its own.
 enum class Types { kAny, kFloat32 };
-
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T, int N>
-struct alignas(sizeof(T) * N) Vector {
-  T at[N];
-};
 
 struct Pointers {
   const void *weights, *anchor;
-  void* third;
+  void* output_or_gradient;
 };
 
-/// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
+// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
 struct Arguments {
   const TensorPlan* plan;
   const Piece* pieces;
   double* partials;
-  std::uint32_t* tickets;
-  std::int32_t* report;
-  std::int32_t first_tensor;
-  std::int32_t first_piece;
-  std::int32_t all_tensors;
+  uint32_t* tickets;
+  int32_t* report;
+  int32_t first_tensor;
+  int32_t first_piece;
+  int32_t all_tensors;
   Pointers pointers[kMaxTensors];
-  bool narrow[kMaxTensors];
+  bool bf16[kMaxTensors];
 };
 
-/// The threads that share a row: all of the block, or a power of two of one warp.
+// The threads that share a row: all of the block, or a power of two of one warp.
 struct Group {
   int lane;   // this thread among those that share its row
   int width;  // how many share a row
@@ -64,27 +57,17 @@ struct Group {
   int step;   // distance to its next row
 };
 
-__device__ Group group_of(const Piece& piece, std::int64_t cols) {
+__device__ Group group_of(const Piece& piece, int64_t cols) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (piece.rows < kThreads / 32) {
-    return {thread, kThreads, 0, 1};
-  }
+  if (piece.rows < kThreads / 32) return {thread, kThreads, 0, 1};
   int width = 1;
-  while (width < 32 && width * 8 < cols) {
-    width *= 2;
-  }
+  while (width < 32 && width * 8 < cols) width *= 2;
   return {thread % width, width, thread / width, kThreads / width};
 }
 
-/// To so many elements.
-template <int kElements, class T>
-__device__ bool aligned(const T* pointer) {
-  return (reinterpret_cast<std::uintptr_t>(pointer) & (sizeof(T) * kElements - 1)) == 0;
-}
-
-/// Calls f(weights, anchor, third, vector width) with the types of the tensor, pointing at the piece.
-/// kNarrow: `third` may be bfloat16 beside float32 weights.
-template <Types kTypes, bool kNarrow, class F>
+// Calls f(weights, anchor, operand, vector width) with the types of the tensor, pointing at the piece.
+// kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+template <Types kTypes, bool kMayBeBf16, class F>
 __device__ void with_types(const Arguments& args, const TensorPlan& tensor, const Piece& piece, F f) {
   const int k = piece.tensor - args.first_tensor;
   const Pointers& pointers = args.pointers[k];
@@ -92,22 +75,22 @@ __device__ void with_types(const Arguments& args, const TensorPlan& tensor, cons
     using W = decltype(w);
     using A = decltype(a);
     using T = decltype(t);
-    constexpr int kWide = 16 / sizeof(W);
+    constexpr int kWide = kVector<W>;
     const auto* weights = static_cast<const W*>(pointers.weights) + piece.begin;
     const auto* anchor = static_cast<const A*>(pointers.anchor) + piece.begin;
-    auto* third = pointers.third ? static_cast<T*>(pointers.third) + piece.begin : nullptr;
+    auto* operand =
+        pointers.output_or_gradient ? static_cast<T*>(pointers.output_or_gradient) + piece.begin : nullptr;
     // Rows of a piece follow each other, so all are aligned if the first is and their length allows it.
-    const bool wide = tensor.layout.cols % kWide == 0 && aligned<kWide>(weights) && aligned<kWide>(third) &&
+    const bool wide = tensor.layout.cols % kWide == 0 && aligned<kWide>(weights) && aligned<kWide>(operand) &&
                       aligned<kWide>(anchor);
-    if (wide) {
-      f(weights, anchor, third, std::integral_constant<int, kWide>{});
-    } else {
-      f(weights, anchor, third, std::integral_constant<int, 1>{});
-    }
+    if (wide)
+      f(weights, anchor, operand, std::integral_constant<int, kWide>{});
+    else
+      f(weights, anchor, operand, std::integral_constant<int, 1>{});
   };
   const auto typed = [&](auto w, auto a) {
-    if constexpr (kNarrow && std::is_same_v<decltype(w), float>) {
-      if (args.narrow[k]) return typed_with(w, a, __nv_bfloat16{});
+    if constexpr (kMayBeBf16 && std::is_same_v<decltype(w), float>) {
+      if (args.bf16[k]) return typed_with(w, a, __nv_bfloat16{});
     }
     typed_with(w, a, w);
   };
@@ -128,102 +111,88 @@ __device__ void with_types(const Arguments& args, const TensorPlan& tensor, cons
   }
 }
 
-template <int kVector, class T>
-__device__ Vector<T, kVector> read(const T* from) {
-  return *reinterpret_cast<const Vector<T, kVector>*>(from);
-}
-
-/// Sum over the threads of a group, in a fixed order; the result is in every thread of it.
+// Sum over the threads of a group, in a fixed order; the result is in every thread of it.
 __device__ double sum_over(const Group& group, double value) {
   __shared__ double shared[kThreads / 32];
-  for (int offset = min(group.width, 32) / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, offset);
-  }
+  for (int offset = min(group.width, 32) / 2; offset > 0; offset /= 2)
+    value += __shfl_xor_sync(kAllLanes, value, offset);
   if (group.width == kThreads) {
     __syncthreads();  // the last sum's readers are done with `shared`
-    if (threadIdx.x % 32 == 0) {
-      shared[threadIdx.x / 32] = value;
-    }
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     value = 0;
-    for (double part : shared) {
-      value += part;
-    }
+    for (double part : shared) value += part;
   }
   return value;
 }
 
-/// third ← base + factor · (weights − anchor) over a row (or a part of one), with base = anchor (a
-/// projection) or third (an addition). A projection's factor of 1 leaves the weights as they are. Returns
-/// whether all sums this thread made are finite.
-template <bool kAdd, int kVector, class W, class A, class T>
-__device__ bool write_row(const Group& group, const W* weights, const A* anchor, T* third, std::int64_t n,
+// operand ← base + factor · (weights − anchor) over a row (or a part of one), with base = anchor (a
+// projection) or operand (an addition). A projection's factor of 1 leaves the weights as they are. Returns
+// whether all sums this thread made are finite.
+template <bool kAdd, int kWidth, class W, class A, class T>
+__device__ bool write_row(const Group& group, const W* weights, const A* anchor, T* operand, int64_t n,
                           double exact) {
   using C = Compute<W>;
   const bool keep = !kAdd && exact == 1;
-  if (keep && static_cast<const void*>(third) == weights) {
-    return true;
-  }
+  if (keep && static_cast<const void*>(operand) == weights) return true;
   const C factor = static_cast<C>(exact);
   bool finite = true;
-  for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
-    const auto w = read<kVector>(weights + i);
-    const auto a = read<kVector>(anchor + i);
-    Vector<T, kVector> t{};
-    if constexpr (kAdd) {
-      t = read<kVector>(third + i);
-    }
+  for (int64_t i = group.lane * kWidth; i < n; i += group.width * kWidth) {
+    const auto w = read<kWidth>(weights + i);
+    const auto a = read<kWidth>(anchor + i);
+    Vector<T, kWidth> t{};
+    if constexpr (kAdd) t = read<kWidth>(operand + i);
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) {
+    for (int j = 0; j < kWidth; ++j) {
       const C from = static_cast<C>(a.at[j]);
       const C value = (kAdd ? static_cast<C>(t.at[j]) : from) + factor * (static_cast<C>(w.at[j]) - from);
       t.at[j] = keep ? static_cast<T>(w.at[j]) : static_cast<T>(value);
       finite = finite && (!kAdd || isfinite(static_cast<C>(t.at[j])));
     }
-    *reinterpret_cast<Vector<T, kVector>*>(third + i) = t;
+    write(operand + i, t);
   }
   return finite;
 }
 
-/// What a reduction does with the third operand: nothing, reads it where there is one, copies the weights to
-/// it where there is one, or projects to it.
+// What a reduction does with the third operand: nothing, reads it where there is one, copies the weights to
+// it where there is one, or projects to it.
 enum class Use { kNone, kRead, kCopy, kProject };
 
-/// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
-/// term(displacement, third, totals) adds one element's contributions. kProject: a whole row is projected as
-/// soon as it is summed, with ratio_of(row of the piece, sum).
+// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
+// term(displacement, operand, totals) adds one element's contributions. kProject: a whole row is projected as
+// soon as it is summed, with ratio_of(row of the piece, sum).
 template <Use kUse, Types kTypes, int kSums, class Term, class RatioOfRow>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
                             double* const (&rows)[kSums], Term term, RatioOfRow ratio_of) {
   const auto group = group_of(piece, tensor.layout.cols);
   const bool split = tensor.pieces_per_row > 1;
-  const std::int64_t n = split ? piece.size : tensor.layout.cols;
-  constexpr bool kNarrow = kUse == Use::kRead || kUse == Use::kProject;
-  const auto row_sums = [&](auto* weights, auto* anchor, auto* third, auto vector) {
-    constexpr int kVector = decltype(vector)::value;
+  const int64_t n = split ? piece.size : tensor.layout.cols;
+  constexpr bool kMayBeBf16 = kUse == Use::kRead || kUse == Use::kProject;
+  const auto row_sums = [&](auto* weights, auto* anchor, auto* operand, auto vector) {
+    constexpr int kWidth = decltype(vector)::value;
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
-    using T = std::remove_pointer_t<decltype(third)>;
+    using T = std::remove_pointer_t<decltype(operand)>;
     using C = Compute<W>;
     // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
     for (int first = 0; first < piece.rows; first += group.step) {
       const int row = first + group.row;
-      const std::int64_t at = row * n;
+      const int64_t at = row * n;
       double totals[kSums] = {};
       if (row < piece.rows) {
-        for (std::int64_t i = group.lane * kVector; i < n; i += group.width * kVector) {
-          const auto w = read<kVector>(weights + at + i);
-          const auto a = read<kVector>(anchor + at + i);
-          Vector<T, kVector> t{};
+        for (int64_t i = group.lane * kWidth; i < n; i += group.width * kWidth) {
+          const auto w = read<kWidth>(weights + at + i);
+          const auto a = read<kWidth>(anchor + at + i);
+          Vector<T, kWidth> t{};
           if constexpr (kUse == Use::kRead) {
-            if (third != nullptr) t = read<kVector>(third + at + i);
+            if (operand != nullptr) t = read<kWidth>(operand + at + i);
           }
 #pragma unroll
-          for (int j = 0; j < kVector; ++j) {
+          for (int j = 0; j < kWidth; ++j) {
             const C delta = static_cast<C>(w.at[j]) - static_cast<C>(a.at[j]);
             term(static_cast<double>(delta), static_cast<double>(static_cast<C>(t.at[j])), totals);
           }
           if constexpr (kUse == Use::kCopy) {
-            if (third != nullptr) *reinterpret_cast<Vector<W, kVector>*>(third + at + i) = w;
+            if (operand != nullptr) write(operand + at + i, w);
           }
         }
       }
@@ -237,13 +206,13 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
       if constexpr (kUse == Use::kProject) {
         // From the cache: the group has just read all of it.
         if (!split && row < piece.rows) {
-          write_row<false, kVector>(group, weights + at, anchor + at, third + at, n,
-                                    ratio_of(row, totals[0]));
+          write_row<false, kWidth>(group, weights + at, anchor + at, operand + at, n,
+                                   ratio_of(row, totals[0]));
         }
       }
     }
   };
-  with_types<kTypes, kNarrow>(args, tensor, piece, row_sums);
+  with_types<kTypes, kMayBeBf16>(args, tensor, piece, row_sums);
 }
 
 template <Use kUse, Types kTypes, int kSums, class Term>
@@ -253,17 +222,15 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
   reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
 }
 
-/// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
+// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
 __device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const TensorPlan& tensor) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
     auto* ticket = args.tickets + piece.tensor;
-    last = atomicAdd(ticket, 1u) == static_cast<std::uint32_t>(tensor.pieces) - 1;
-    if (last) {
-      *ticket = 0;
-    }
+    last = atomicAdd(ticket, 1u) == static_cast<uint32_t>(tensor.pieces) - 1;
+    if (last) *ticket = 0;
   }
   __syncthreads();
   __threadfence();
@@ -277,40 +244,31 @@ __device__ double block_reduce(double value, Combine combine) {
   shared[threadIdx.x] = value;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
+    if (threadIdx.x < half) shared[threadIdx.x] = combine(shared[threadIdx.x], shared[threadIdx.x + half]);
     __syncthreads();
   }
   return shared[0];
 }
 
-/// Puts the sums of rows that are longer than a piece together from their parts, of which a piece has kSums;
-/// all threads of the tensor's last block take part. Few rows are shared by the block, many are shared out.
+// Puts the sums of rows that are longer than a piece together from their parts, of which a piece has kSums;
+// all threads of the tensor's last block take part. Few rows are shared by the block, many are shared out.
 template <int kSums>
 __device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* const (&rows)[kSums]) {
-  if (tensor.pieces_per_row == 1) {
-    return;
-  }
+  if (tensor.pieces_per_row == 1) return;
   for (int s = 0; s < kSums; ++s) {
-    const double* parts = args.partials + std::int64_t{tensor.first_piece} * kSums + s;
+    const double* parts = args.partials + int64_t{tensor.first_piece} * kSums + s;
     if (tensor.layout.rows < kThreads / 8) {
-      for (std::int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row * kSums) {
+      for (int64_t row = 0; row < tensor.layout.rows; ++row, parts += tensor.pieces_per_row * kSums) {
         double part = 0;
-        for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) {
-          part += __ldcg(parts + i * kSums);
-        }
+        for (int i = threadIdx.x; i < tensor.pieces_per_row; i += kThreads) part += __ldcg(parts + i * kSums);
         const double total = block_reduce(part, [](double a, double b) { return a + b; });
-        if (threadIdx.x == 0) {
-          rows[s][tensor.first_row + row] = total;
-        }
+        if (threadIdx.x == 0) rows[s][tensor.first_row + row] = total;
       }
     } else {
-      for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+      for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
         double total = 0;
-        for (int i = 0; i < tensor.pieces_per_row; ++i) {
+        for (int i = 0; i < tensor.pieces_per_row; ++i)
           total += __ldcg(parts + (row * tensor.pieces_per_row + i) * kSums);
-        }
         rows[s][tensor.first_row + row] = total;
       }
     }
@@ -318,17 +276,17 @@ __device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, d
   __syncthreads();
 }
 
-/// Distances of a tensor from its rows' sums, their extremes, and a report if one is not finite; for all
-/// threads of its last block.
-__device__ void finish_norms(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
-                             RowNorm norm, const Norms& norms) {
+// Distances of a tensor from its rows' sums, their extremes, and a report if one is not finite; for all
+// threads of its last block.
+__device__ void finish_distances(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                                 RowNorm norm, const Distances& distances) {
   double smallest = INFINITY;
   double largest = 0;
   double finite = 1;
-  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    double total = __ldcg(norms.rows + tensor.first_row + row);
+  for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+    double total = __ldcg(distances.rows + tensor.first_row + row);
     total = norm == RowNorm::kL2 ? sqrt(total) : total;
-    norms.rows[tensor.first_row + row] = total;
+    distances.rows[tensor.first_row + row] = total;
     finite = isfinite(total) ? finite : 0;
     smallest = fmin(smallest, total);
     largest = fmax(largest, total);
@@ -337,17 +295,15 @@ __device__ void finish_norms(const Arguments& args, const Piece& piece, const Te
   largest = block_reduce(largest, [](double a, double b) { return fmax(a, b); });
   finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
   if (threadIdx.x == 0) {
-    norms.min[piece.tensor] = smallest;
-    norms.max[piece.tensor] = largest;
-    if (finite == 0) {
-      atomicMin(args.report, piece.tensor);
-    }
+    distances.min[piece.tensor] = smallest;
+    distances.max[piece.tensor] = largest;
+    if (finite == 0) atomicMin(args.report, code_of_weights(piece.tensor));
   }
   __syncthreads();
 }
 
-/// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
-/// element.
+// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
+// element.
 template <class F>
 __device__ void with_norm(RowNorm norm, F f) {
   if (norm == RowNorm::kL2) {
@@ -368,16 +324,16 @@ __device__ double radius_of(const Limits& limits, const TensorPlan& tensor, cons
                                    : fmax(radius, limits.closest[tensor.first_row + piece.row + row]);
 }
 
-/// kProject: whole rows are projected on the way, and `limits` says how far.
+// kProject: whole rows are projected on the way, and `limits` says how far.
 template <Use kUse, Types kTypes = Types::kAny>
 __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
                                             : kTypes == Types::kAny ? kFewerBlocks
                                                                     : kFewerFloatBlocks)
-    distances_kernel(const __grid_constant__ Arguments args, RowNorm norm, Norms norms, Limits limits) {
+    measure_kernel(const __grid_constant__ Arguments args, RowNorm norm, Distances distances, Limits limits) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
   const TensorPlan tensor = args.plan[piece.tensor];
-  double* const rows[] = {norms.rows};
+  double* const rows[] = {distances.rows};
   const bool clean = kUse == Use::kProject && *args.report == kAllFinite;
   const auto ratio_of = [&](int row, double total) {
     const double distance = norm == RowNorm::kL2 ? sqrt(total) : total;
@@ -389,27 +345,28 @@ __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
   });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
-    finish_norms(args, piece, tensor, norm, norms);
+    finish_distances(args, piece, tensor, norm, distances);
   }
 }
 
-/// Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `norms` says which
-/// rows count, `divisors` by what to divide.
-__device__ void finish_slopes(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
-                              RatioOf ratio_from, Rows which, const Norms& norms, const Norms& divisors,
-                              const double* radii, const double* row_dots, double* slopes) {
+// Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `distances` says which
+// rows count, `divisors` by what to divide.
+__device__ void finish_radius_gradients(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
+                                        RatioOf ratio_from, Rows which, const Distances& distances,
+                                        const Distances& divisors, const double* radii,
+                                        const double* row_dots, double* result) {
   const double radius = radii[piece.tensor];
-  const auto norm_of = [&](const Norms& from, std::int64_t row) {
+  const auto norm_of = [&](const Distances& from, int64_t row) {
     return ratio_from == RatioOf::kRow ? from.rows[tensor.first_row + row] : from.max[piece.tensor];
   };
   double total = 0;
   double finite = 1;
-  for (std::int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
+  for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
     const double dot = __ldcg(row_dots + tensor.first_row + row);
     const double divisor = norm_of(divisors, row);
     bool counts = divisor > 0;
     if (which != Rows::kAll) {
-      const double norm = norm_of(norms, row);
+      const double norm = norm_of(distances, row);
       counts = counts && norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
     }
     finite = isfinite(dot) ? finite : 0;
@@ -418,23 +375,19 @@ __device__ void finish_slopes(const Arguments& args, const Piece& piece, const T
   total = block_reduce(total, [](double a, double b) { return a + b; });
   finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
   if (threadIdx.x == 0) {
-    slopes[piece.tensor] = total;
-    if (finite == 0) {
-      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
-    }
+    result[piece.tensor] = total;
+    if (finite == 0) atomicMin(args.report, code_of_gradient(args.all_tensors, piece.tensor));
   }
 }
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    slopes_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which, Norms norms,
-                  const double* radii, double* row_dots, double* slopes) {
+    radius_gradients_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which,
+                            Distances distances, const double* radii, double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
   const TensorPlan tensor = args.plan[piece.tensor];
-  if (args.pointers[piece.tensor - args.first_tensor].third == nullptr) {
-    if (threadIdx.x == 0 && piece.begin == 0) {
-      slopes[piece.tensor] = 0;
-    }
+  if (args.pointers[piece.tensor - args.first_tensor].output_or_gradient == nullptr) {
+    if (threadIdx.x == 0 && piece.begin == 0) result[piece.tensor] = 0;
     return;
   }
   double* const rows[] = {row_dots};
@@ -443,15 +396,16 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
-    finish_slopes(args, piece, tensor, ratio_from, which, norms, norms, radii, row_dots, slopes);
+    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, distances, radii, row_dots,
+                            result);
   }
 }
 
 template <Types kTypes>
 __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks : kBlocks)
-    measure_slopes_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
-                          Rows which, Norms norms, const double* radii, Norms now, double* row_dots,
-                          double* slopes) {
+    measure_radius_gradients_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
+                                    Rows which, Distances distances, const double* radii, Distances now,
+                                    double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
   const TensorPlan tensor = args.plan[piece.tensor];
@@ -465,23 +419,23 @@ __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks
   });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
-    finish_norms(args, piece, tensor, norm, now);
-    finish_slopes(args, piece, tensor, ratio_from, which, norms, now, radii, row_dots, slopes);
+    finish_distances(args, piece, tensor, norm, now);
+    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, now, radii, row_dots, result);
   }
 }
 
-/// write_row() over the rows of a piece; factor_of(row of the piece) gives the factor.
+// write_row() over the rows of a piece; factor_of(row of the piece) gives the factor.
 template <bool kAdd, class FactorOf>
 __device__ bool update_rows(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
                             FactorOf factor_of) {
   const auto group = group_of(piece, tensor.layout.cols);
-  const std::int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+  const int64_t n = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
   bool finite = true;
   with_types<Types::kAny, !kAdd>(
-      args, tensor, piece, [&](auto* weights, auto* anchor, auto* third, auto vector) {
+      args, tensor, piece, [&](auto* weights, auto* anchor, auto* operand, auto vector) {
         for (int row = group.row; row < piece.rows; row += group.step) {
-          const std::int64_t at = row * n;
-          finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, third + at, n,
+          const int64_t at = row * n;
+          finite = write_row<kAdd, decltype(vector)::value>(group, weights + at, anchor + at, operand + at, n,
                                                             factor_of(row)) &&
                    finite;
         }
@@ -489,24 +443,22 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
   return finite;
 }
 
-/// The pieces in reverse: what the distances read last is still in the cache.
+// The pieces in reverse: what the distances read last is still in the cache.
 __device__ Piece piece_from_the_end(const Arguments& args) {
   return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
 }
 
-/// long_rows_only: those that are longer than a piece; the others are projected already.
+// long_rows_only: those that are longer than a piece; the others are projected already.
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Norms norms, Limits limits,
-                   bool long_rows_only) {
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Distances distances,
+                   Limits limits, bool long_rows_only) {
   const Piece piece = piece_from_the_end(args);
   const TensorPlan tensor = args.plan[piece.tensor];
-  if (long_rows_only && tensor.pieces_per_row == 1) {
-    return;
-  }
+  if (long_rows_only && tensor.pieces_per_row == 1) return;
   const bool clean = *args.report == kAllFinite;
   update_rows<false>(args, piece, tensor, [&](int row) {
-    const double norm = ratio_from == RatioOf::kRow ? norms.rows[tensor.first_row + piece.row + row]
-                                                    : norms.max[piece.tensor];
+    const double norm = ratio_from == RatioOf::kRow ? distances.rows[tensor.first_row + piece.row + row]
+                                                    : distances.max[piece.tensor];
     return clean ? ratio_within(radius_of(limits, tensor, piece, row), norm) : 1.0;
   });
 }
@@ -522,33 +474,32 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     add_displacement_kernel(const __grid_constant__ Arguments args, double factor) {
   if (*args.report == kAllFinite) {
     const Piece piece = piece_from_the_end(args);
-    if (!update_rows<true>(args, piece, args.plan[piece.tensor], [=](int) { return factor; })) {
-      atomicMin(args.report, args.all_tensors + 1 + piece.tensor);
-    }
+    if (!update_rows<true>(args, piece, args.plan[piece.tensor], [=](int) { return factor; }))
+      atomicMin(args.report, code_of_gradient(args.all_tensors, piece.tensor));
   }
 }
 
-/// Launches `kernel` over all pieces of the tensors [begin, end), up to kMaxTensors at a time.
+// Launches `kernel` over all pieces of the tensors [begin, end), up to kMaxTensors at a time.
 template <class... Parameters, class... Values>
-void launch_over(const Batch& batch, std::size_t begin, std::size_t end,
-                 void (*kernel)(Arguments, Parameters...), Values... values) {
+void launch_over(const Batch& batch, size_t begin, size_t end, void (*kernel)(Arguments, Parameters...),
+                 Values... values) {
   const auto& tensors = batch.plan->tensors;
-  for (std::size_t first = begin; first < end; first += kMaxTensors) {
+  for (size_t first = begin; first < end; first += kMaxTensors) {
     const auto count = std::min(kMaxTensors, end - first);
     Arguments args{batch.tensors,
                    batch.pieces,
                    batch.partials,
                    batch.tickets,
                    batch.report,
-                   static_cast<std::int32_t>(first),
+                   static_cast<int32_t>(first),
                    tensors[first].first_piece,
-                   static_cast<std::int32_t>(tensors.size()),
+                   static_cast<int32_t>(tensors.size()),
                    {},
                    {}};
-    for (std::size_t k = 0; k < count; ++k) {
+    for (size_t k = 0; k < count; ++k) {
       const auto& operands = batch.operands[first + k];
-      args.pointers[k] = {operands.weights, operands.anchor, operands.third};
-      args.narrow[k] = operands.narrow;
+      args.pointers[k] = {operands.weights, operands.anchor, operands.output_or_gradient};
+      args.bf16[k] = operands.bf16;
     }
     const auto& last = tensors[first + count - 1];
     const auto blocks = last.first_piece + last.pieces - args.first_piece;
@@ -568,49 +519,48 @@ bool only_float32(const Batch& batch) {
   });
 }
 
-void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
+void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   const auto* end = batch.operands + batch.plan->tensors.size();
-  const bool copy =
-      std::any_of(batch.operands, end, [](const Operands& each) { return each.third != nullptr; });
-  launch(batch, copy ? distances_kernel<Use::kCopy> : distances_kernel<Use::kNone>, norm, norms, Limits());
+  const bool copy = std::any_of(batch.operands, end,
+                                [](const Operands& each) { return each.output_or_gradient != nullptr; });
+  launch(batch, copy ? measure_kernel<Use::kCopy> : measure_kernel<Use::kNone>, norm, distances, Limits());
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
-  launch(batch, project_kernel, ratio_from, norms, limits, false);
+void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
+  launch(batch, project_kernel, ratio_from, distances, limits, false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
                          const Limits& limits) {
   if (ratio_from == RatioOf::kLargestRow) {
-    launch(batch, distances_kernel<Use::kNone>, norm, norms, Limits());
-    project(batch, ratio_from, norms, limits);
+    launch(batch, measure_kernel<Use::kNone>, norm, distances, Limits());
+    project(batch, ratio_from, distances, limits);
     return;
   }
   launch(batch,
-         only_float32(batch) ? distances_kernel<Use::kProject, Types::kFloat32>
-                             : distances_kernel<Use::kProject>,
-         norm, norms, limits);
+         only_float32(batch) ? measure_kernel<Use::kProject, Types::kFloat32> : measure_kernel<Use::kProject>,
+         norm, distances, limits);
   const auto& tensors = batch.plan->tensors;
   const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
   const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
   const auto end = tensors.rend() - std::find_if(tensors.rbegin(), tensors.rend(), is_long);
-  if (first < end) {
-    launch_over(batch, first, end, project_kernel, ratio_from, norms, limits, true);
-  }
+  if (first < end) launch_over(batch, first, end, project_kernel, ratio_from, distances, limits, true);
 }
 
 void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
 
-void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
-            double* row_dots, double* slopes) {
-  launch(batch, slopes_kernel, ratio_from, which, norms, radii, row_dots, slopes);
+void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+                      const double* radii, double* row_dots, double* result) {
+  launch(batch, radius_gradients_kernel, ratio_from, which, distances, radii, row_dots, result);
 }
 
-void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
-                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+                              const Distances& distances, const double* radii, const Distances& now,
+                              double* row_dots, double* result) {
   launch(batch,
-         only_float32(batch) ? measure_slopes_kernel<Types::kFloat32> : measure_slopes_kernel<Types::kAny>,
-         norm, ratio_from, which, norms, radii, now, row_dots, slopes);
+         only_float32(batch) ? measure_radius_gradients_kernel<Types::kFloat32>
+                             : measure_radius_gradients_kernel<Types::kAny>,
+         norm, ratio_from, which, distances, radii, now, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }
@@ -618,8 +568,9 @@ void add_displacement(const Batch& batch, double factor) { launch(batch, add_dis
 }  // namespace
 
 const Backend& cuda() {
-  static const Backend backend{distances, project,        measure_and_project, interpolate,
-                               slopes,    measure_slopes, add_displacement};
+  static const Backend backend{measure,         project,          measure_and_project,
+                               interpolate,     radius_gradients, measure_radius_gradients,
+                               add_displacement};
   return backend;
 }
 

@@ -10,65 +10,56 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <vector>
 
-namespace tpgm::kernels {
+#include "tpgm/kernels/finite_code.h"
+#include "tpgm/kernels/norm.h"
+#include "tpgm/kernels/types.h"
 
-enum class DType : std::uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
+namespace tpgm::kernels {
 
 /// One tensor, seen as `rows` rows of `cols` elements that lie densely one row after the other. The order of
 /// the elements inside a row does not matter, as long as weights, anchor and gradient share it. An empty
 /// tensor is one row of no elements.
 struct Layout {
-  std::int64_t rows = 1;
-  std::int64_t cols = 0;
-  DType weights = DType::kFloat32;  // also the gradient's and the output's, but see Operands::narrow
+  int64_t rows = 1;
+  int64_t cols = 0;
+  DType weights = DType::kFloat32;  // also of the output or gradient, but see Operands::bf16
   DType anchor = DType::kFloat32;   // `weights`, or kBFloat16
 };
 
 /// A run of elements for one thread or one block: whole rows, or a part of one row.
 struct Piece {
-  std::int64_t row;    // first row
-  std::int64_t begin;  // first element, counted from the tensor's start
-  std::int32_t rows;   // how many rows it touches
-  std::int32_t size;   // how many elements it has
-  std::int32_t tensor;
+  int64_t row;    // first row
+  int64_t begin;  // first element, counted from the tensor's start
+  int32_t rows;   // how many rows it touches
+  int32_t size;   // how many elements it has
+  int32_t tensor;
 };
 
 struct TensorPlan {
   Layout layout;
-  std::int64_t first_row;  // of this tensor in arrays that hold all rows of all tensors
-  std::int32_t first_piece;
-  std::int32_t pieces;
-  std::int32_t pieces_per_row;  // > 1: rows are longer than a piece; 1: a piece holds whole rows
+  int64_t first_row;  // of this tensor in arrays that hold all rows of all tensors
+  int32_t first_piece;
+  int32_t pieces;
+  int32_t pieces_per_row;  // > 1: rows are longer than a piece; 1: a piece holds whole rows
 };
 
 struct Plan {
   std::vector<TensorPlan> tensors;
   std::vector<Piece> pieces;
-  std::int64_t rows = 0;  // of all tensors
+  int64_t rows = 0;  // of all tensors
 };
 
 Plan make_plan(const std::vector<Layout>& layouts);
 
 /// What one call reads and writes of one tensor.
 struct Operands {
-  const void* weights = nullptr;  // θ
-  const void* anchor = nullptr;   // θ₀
-  void* third = nullptr;          // the call's output, or the gradient; see each call
-  bool narrow = false;            // projections and slopes: weights are float32, `third` is bfloat16
+  const void* weights = nullptr;       // θ
+  const void* anchor = nullptr;        // θ₀
+  void* output_or_gradient = nullptr;  // which of the two, each call says
+  bool bf16 = false;  // projections and radius gradients: the weights are float32, this operand is bfloat16
 };
-
-/// Runs body(begin, end) over [0, n) on as many threads as it likes.
-using ParallelFor =
-    std::function<void(std::int64_t n, const std::function<void(std::int64_t, std::int64_t)>& body)>;
-
-/// `report` holds the smallest code of what was found not to be finite, kAllFinite if nothing was:
-/// k for the weights (or anchor) of tensor k, tensors + 1 + k for its gradient; `tensors` itself is the
-/// caller's. Nobody but the caller resets it.
-inline constexpr std::int32_t kAllFinite = std::numeric_limits<std::int32_t>::max();
 
 /// The tensors and the scratch memory of a call. Pointers are to the memory of the backend's device, except
 /// `plan` and `operands` (host; read before the call returns).
@@ -78,27 +69,21 @@ struct Batch {
   const Piece* pieces = nullptr;        // plan->pieces
   const Operands* operands = nullptr;   // one per tensor
   double* partials = nullptr;           // two per piece
-  std::uint32_t* tickets = nullptr;     // one per tensor, zero before and after each call (CUDA)
-  std::int32_t* report = nullptr;
-  ParallelFor parallel_for;  // CPU
-  void* stream = nullptr;    // CUDA: the cudaStream_t
+  uint32_t* tickets = nullptr;          // one per tensor, zero before and after each call (CUDA)
+  int32_t* report = nullptr;            // the smallest code of what was not finite; the caller resets it
+  ParallelFor parallel_for;             // CPU
+  void* stream = nullptr;               // CUDA: the cudaStream_t
 };
 
-enum class RowNorm : std::uint8_t { kL2, kL1 };
-
 /// Distances of all rows from the anchor, and their extremes in each tensor.
-struct Norms {
+struct Distances {
   double* rows = nullptr;  // plan.rows
   double* min = nullptr;   // one per tensor
   double* max = nullptr;   // one per tensor
 };
 
-/// How a tensor's ratio follows from its radius γ: every row has its own, min(1, γ / n_r), or all rows share
-/// min(1, γ / max n_r).
-enum class RatioOf : std::uint8_t { kRow, kLargestRow };
-
-/// Which rows a slope sums: all; those with γ ≤ n_r; those with γ < n_r.
-enum class Rows : std::uint8_t { kAll, kAtOrBeyond, kBeyond };
+/// Which rows the gradient of a radius sums over: all; those with γ ≤ n_r; those with γ < n_r.
+enum class Rows : uint8_t { kAll, kAtOrBeyond, kBeyond };
 
 /// How far rows may be from the anchor.
 struct Limits {
@@ -107,43 +92,45 @@ struct Limits {
 };
 
 struct Backend {
-  /// norms ← distances of `weights` from `anchor`. Where `third` is not null, it also receives a copy of the
-  /// weights. Reports tensors whose distance is not finite.
-  void (*distances)(const Batch&, RowNorm, const Norms&);
+  /// Distances of the weights from the anchor. Where there is an output, it receives a copy of the weights.
+  /// Reports tensors whose distance is not finite.
+  void (*measure)(const Batch&, RowNorm, const Distances&);
 
-  /// third ← anchor + ratio · (weights − anchor). `third` may be `weights`. A row whose ratio is 1 keeps its
-  /// weights bit for bit; one with n_r = 0 becomes the anchor. If the report is not clean, every ratio counts
-  /// as 1.
-  void (*project)(const Batch&, RatioOf, const Norms&, const Limits&);
+  /// output ← anchor + ratio · (weights − anchor). The output may be the weights. A row whose ratio is 1
+  /// keeps its weights bit for bit; one with n_r = 0 becomes the anchor. If the report is not clean, every
+  /// ratio counts as 1.
+  void (*project)(const Batch&, RatioOf, const Distances&, const Limits&);
 
-  /// norms ← distances, and the projection with them, in one call: two passes over the weights less where a
-  /// row has its own ratio and fits into a piece. A row that is not finite keeps its weights; others may
-  /// have been projected before it was seen.
-  void (*measure_and_project)(const Batch&, RowNorm, RatioOf, const Norms&, const Limits&);
+  /// Measures, and projects with what was measured, in one call: two passes over the weights less where a row
+  /// has its own ratio and fits into a piece. A row that is not finite keeps its weights; others may have
+  /// been projected before it was seen.
+  void (*measure_and_project)(const Batch&, RowNorm, RatioOf, const Distances&, const Limits&);
 
   /// The projection with one given ratio per tensor, not limited to [0, 1].
   void (*interpolate)(const Batch&, const double* ratios);
 
-  /// slopes[k] ← Σ over rows of ⟨gradient_r, weights_r − anchor_r⟩ / n_r, rows with n_r = 0 left out; with
-  /// kLargestRow the one ratio's derivative, ⟨gradient, weights − anchor⟩ / max n_r. A null gradient counts
-  /// as zero. `row_dots` (plan.rows) is scratch. Reports gradients whose product is not finite.
-  void (*slopes)(const Batch&, RatioOf, Rows, const Norms&, const double* radii, double* row_dots,
-                 double* slopes);
+  /// dL/dγ: result[k] ← Σ over rows of ⟨gradient_r, weights_r − anchor_r⟩ / n_r, rows with n_r = 0 left out;
+  /// with kLargestRow the one ratio's derivative, ⟨gradient, weights − anchor⟩ / max n_r. A null gradient
+  /// counts as zero. `row_dots` (plan.rows) is scratch. Reports gradients whose product is not finite.
+  void (*radius_gradients)(const Batch&, RatioOf, Rows, const Distances&, const double* radii,
+                           double* row_dots, double* result);
 
   /// The same with the distances of the weights as they are, measured in the same pass into `now`; which rows
-  /// count is still for `norms` to say. Reports weights like distances() and gradients like slopes().
-  void (*measure_slopes)(const Batch&, RowNorm, RatioOf, Rows, const Norms& norms, const double* radii,
-                         const Norms& now, double* row_dots, double* slopes);
+  /// count is still for `distances` to say. Reports weights like measure() and gradients like
+  /// radius_gradients().
+  void (*measure_radius_gradients)(const Batch&, RowNorm, RatioOf, Rows, const Distances& distances,
+                                   const double* radii, const Distances& now, double* row_dots,
+                                   double* result);
 
-  /// third (a gradient) ← third + factor · (weights − anchor), unless the report is not clean. Reports
-  /// gradients that are not finite afterwards; what they hold is then undefined.
+  /// gradient ← gradient + factor · (weights − anchor), unless the report is not clean. Reports gradients
+  /// that are not finite afterwards; what they hold is then undefined.
   void (*add_displacement)(const Batch&, double factor);
 };
 
 const Backend& cpu();
 const Backend& cuda();
 
-/// Whether the kernels that replace LibTorch's (maps.h, products.h, transformer.h) were measured on GPUs like
+/// Whether the kernels that replace LibTorch's (batch_norm.h, gemm.h, residual.h) were measured on GPUs like
 /// this one: compute capability 9.0 or later. False in a build without CUDA.
 bool tuned_for(int device);
 
@@ -154,6 +141,10 @@ struct PairSums {
 };
 
 /// On the CPU, for vectors that are looked at once and not kept: both of `dtype`, `n` elements.
-PairSums pair_sums(const void* weights, const void* anchor, DType dtype, std::int64_t n);
+PairSums pair_sums(const void* weights, const void* anchor, DType dtype, int64_t n);
+
+/// The same for an interpolation: output ← anchor + ratio · (weights − anchor), all of `dtype`.
+void interpolate_vector(const void* weights, const void* anchor, void* output, double ratio, DType dtype,
+                        int64_t n);
 
 }  // namespace tpgm::kernels

@@ -1,11 +1,11 @@
-// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for cuda.cu.
+// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for projection.cu.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
+#include <limits>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/projection.h"
 
 // One binary for all x86 machines: the loops are compiled for each level and picked at load time. Sums run
@@ -15,7 +15,6 @@
 #else
 #define TPGM_FOR_EACH_CPU
 #endif
-#define TPGM_INLINE inline __attribute__((always_inline))
 #define TPGM_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace tpgm::kernels {
@@ -23,110 +22,70 @@ namespace {
 
 constexpr int kLanes = 16;
 
-struct BFloat16 {
-  std::uint16_t bits;
-};
-using Float16 = _Float16;
-
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class C, class T>
-TPGM_INLINE C load(T value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return static_cast<C>(std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16));
-  } else {
-    return static_cast<C>(value);
-  }
-}
-
-template <class T, class C>
-TPGM_INLINE T store(C value) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-    return BFloat16{static_cast<std::uint16_t>(value == value ? rounded : 0x7fc0u)};
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-/// Σ of term(i) for i in [0, n), in kLanes interleaved sums that are added in a fixed order.
+// Σ of term(i) for i in [0, n), in kLanes interleaved sums that are added in a fixed order.
 template <class Term>
-TPGM_INLINE double sum(std::int64_t n, Term term) {
+TPGM_INLINE double sum(int64_t n, Term term) {
   double lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += term(i + lane);
-    }
-  }
-  for (int lane = 0; i < n; ++i, ++lane) {
-    lanes[lane] += term(i);
-  }
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) {
-      lanes[lane] += lanes[lane + half];
-    }
-  }
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += term(i);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
   return lanes[0];
 }
 
 // The loops over a run of elements. W: the weights' type, A: the anchor's.
 
 template <class W, class A>
-TPGM_INLINE Compute<W> displacement(const W* weights, const A* anchor, std::int64_t i) {
+TPGM_INLINE Compute<W> displacement(const W* weights, const A* anchor, int64_t i) {
   return load<Compute<W>>(weights[i]) - load<Compute<W>>(anchor[i]);
 }
 
 template <class W, class A>
-TPGM_FOR_EACH_CPU double sum_of_squares(const W* weights, const A* anchor, std::int64_t n) {
-  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+TPGM_FOR_EACH_CPU double sum_of_squares(const W* weights, const A* anchor, int64_t n) {
+  return sum(n, [=](int64_t i) TPGM_INLINE_LAMBDA {
     const double delta = displacement(weights, anchor, i);
     return delta * delta;
   });
 }
 
 template <class W, class A>
-TPGM_FOR_EACH_CPU double sum_of_magnitudes(const W* weights, const A* anchor, std::int64_t n) {
-  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+TPGM_FOR_EACH_CPU double sum_of_magnitudes(const W* weights, const A* anchor, int64_t n) {
+  return sum(n, [=](int64_t i) TPGM_INLINE_LAMBDA {
     return static_cast<double>(std::abs(displacement(weights, anchor, i)));
   });
 }
 
 template <class W, class A, class T>
-TPGM_FOR_EACH_CPU double dot(const T* gradient, const W* weights, const A* anchor, std::int64_t n) {
-  return sum(n, [=](std::int64_t i) TPGM_INLINE_LAMBDA {
+TPGM_FOR_EACH_CPU double dot(const T* gradient, const W* weights, const A* anchor, int64_t n) {
+  return sum(n, [=](int64_t i) TPGM_INLINE_LAMBDA {
     return load<double>(gradient[i]) * static_cast<double>(displacement(weights, anchor, i));
   });
 }
 
 template <class W, class A, class T>
-TPGM_FOR_EACH_CPU void interpolate_run(const W* weights, const A* anchor, T* out, double ratio,
-                                       std::int64_t n) {
+TPGM_FOR_EACH_CPU void interpolate_run(const W* weights, const A* anchor, T* out, double ratio, int64_t n) {
   using C = Compute<W>;
   const auto factor = static_cast<C>(ratio);
 #pragma GCC ivdep  // `out` is `weights` or does not touch it
-  for (std::int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n; ++i)
     out[i] = store<T>(load<C>(anchor[i]) + factor * displacement(weights, anchor, i));
-  }
 }
 
 template <class W, class T>
-TPGM_FOR_EACH_CPU void round_run(const W* weights, T* out, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = store<T>(load<Compute<W>>(weights[i]));
-  }
+TPGM_FOR_EACH_CPU void round_run(const W* weights, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = store<T>(load<Compute<W>>(weights[i]));
 }
 
-/// Returns whether everything that was written is finite.
+// Returns whether everything that was written is finite.
 template <class W, class A>
-TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double factor, std::int64_t n) {
+TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double factor, int64_t n) {
   using C = Compute<W>;
   const auto scale = static_cast<C>(factor);
   int bad = 0;
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     out[i] = store<W>(load<C>(out[i]) + scale * displacement(weights, anchor, i));
     bad |= !(std::abs(load<C>(out[i])) <= std::numeric_limits<C>::max());
   }
@@ -134,9 +93,9 @@ TPGM_FOR_EACH_CPU bool add_run(const W* weights, const A* anchor, W* out, double
 }
 
 template <class T>
-TPGM_FOR_EACH_CPU PairSums pair_sums_of(const T* weights, const T* anchor, std::int64_t n) {
+TPGM_FOR_EACH_CPU PairSums pair_sums_of(const T* weights, const T* anchor, int64_t n) {
   double d2[kLanes] = {}, d1[kLanes] = {}, w2[kLanes] = {}, a2[kLanes] = {}, wa[kLanes] = {};
-  const auto add = [&](std::int64_t i, int lane) TPGM_INLINE_LAMBDA {
+  const auto add = [&](int64_t i, int lane) TPGM_INLINE_LAMBDA {
     const auto w = load<double>(weights[i]), a = load<double>(anchor[i]);
     d2[lane] += (w - a) * (w - a);
     d1[lane] += std::abs(w - a);
@@ -144,11 +103,10 @@ TPGM_FOR_EACH_CPU PairSums pair_sums_of(const T* weights, const T* anchor, std::
     a2[lane] += a * a;
     wa[lane] += w * a;
   };
-  const std::int64_t whole = n / kLanes * kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
+  const int64_t whole = n / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
     for (int lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
-  }
-  for (std::int64_t i = whole; i < n; ++i) add(i, static_cast<int>(i - whole));
+  for (int64_t i = whole; i < n; ++i) add(i, static_cast<int>(i - whole));
   PairSums sums;
   for (int lane = 0; lane < kLanes; ++lane) {
     sums.difference_squared += d2[lane];
@@ -160,7 +118,7 @@ TPGM_FOR_EACH_CPU PairSums pair_sums_of(const T* weights, const T* anchor, std::
   return sums;
 }
 
-/// Calls f with the types of the layout's weights and anchor.
+// Calls f with the types of the layout's weights and anchor.
 template <class F>
 void with_types(const Layout& layout, F&& f) {
   const auto with_anchor = [&]<class W>(W) {
@@ -178,260 +136,256 @@ void with_types(const Layout& layout, F&& f) {
   }
 }
 
-/// Calls f(piece index, piece, tensor, weights, anchor, third) for every piece of the tensors, on all
-/// threads. kNarrow: `third` may be bfloat16 beside float32 weights.
-template <bool kNarrow = false, class F>
+// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece of the tensors, on all
+// threads. kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+template <bool kMayBeBf16 = false, class F>
 void for_each_piece(const Batch& batch, F&& f) {
-  batch.parallel_for(
-      static_cast<std::int64_t>(batch.plan->pieces.size()), [&](std::int64_t begin, std::int64_t end) {
-        for (auto index = begin; index < end; ++index) {
-          const auto& piece = batch.pieces[index];
-          const auto& tensor = batch.tensors[piece.tensor];
-          const auto& operands = batch.operands[piece.tensor];
-          with_types(tensor.layout, [&](auto w, auto a) {
-            using W = decltype(w);
-            using A = decltype(a);
-            const auto with_third = [&]<class T>(T* third) {
-              f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
-                static_cast<const A*>(operands.anchor) + piece.begin, third ? third + piece.begin : nullptr);
-            };
-            if constexpr (kNarrow && std::is_same_v<W, float>) {
-              if (operands.narrow) return with_third(static_cast<BFloat16*>(operands.third));
-            }
-            with_third(static_cast<W*>(operands.third));
-          });
+  batch.parallel_for(static_cast<int64_t>(batch.plan->pieces.size()), [&](int64_t begin, int64_t end) {
+    for (auto index = begin; index < end; ++index) {
+      const auto& piece = batch.pieces[index];
+      const auto& tensor = batch.tensors[piece.tensor];
+      const auto& operands = batch.operands[piece.tensor];
+      with_types(tensor.layout, [&](auto w, auto a) {
+        using W = decltype(w);
+        using A = decltype(a);
+        const auto with_operand = [&]<class T>(T* operand) {
+          f(index, piece, tensor, static_cast<const W*>(operands.weights) + piece.begin,
+            static_cast<const A*>(operands.anchor) + piece.begin, operand ? operand + piece.begin : nullptr);
+        };
+        if constexpr (kMayBeBf16 && std::is_same_v<W, float>) {
+          if (operands.bf16) return with_operand(static_cast<BFloat16*>(operands.output_or_gradient));
         }
+        with_operand(static_cast<W*>(operands.output_or_gradient));
       });
+    }
+  });
 }
 
-/// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, third, n) of each row or part of a
-/// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, third, n, tensor
-/// index) at once, while they are in the cache.
-template <bool kNarrow, std::size_t kSums, class RowSums, class Finish>
+// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, operand, n) of each row or part of a
+// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, operand, n, tensor
+// index) at once, while they are in the cache.
+template <bool kMayBeBf16, size_t kSums, class RowSums, class Finish>
 void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, RowSums&& row_sums,
                  Finish&& finish) {
-  for_each_piece<kNarrow>(
-      batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto third) {
+  for_each_piece<kMayBeBf16>(
+      batch, [&](auto index, const auto& piece, const auto& tensor, auto weights, auto anchor, auto operand) {
         const auto cols = tensor.layout.cols;
         const bool split = tensor.pieces_per_row > 1;
-        const std::int64_t n = split ? piece.size : cols;
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
+        const int64_t n = split ? piece.size : cols;
+        for (int64_t row = 0; row < piece.rows; ++row) {
           const auto at = row * n;
-          auto* out = third ? third + at : nullptr;
+          auto* out = operand ? operand + at : nullptr;
           const std::array<double, kSums> sums = row_sums(weights + at, anchor + at, out, n);
           const auto all_rows = tensor.first_row + piece.row + row;
-          for (std::size_t s = 0; s < kSums; ++s) {
+          for (size_t s = 0; s < kSums; ++s)
             (split ? batch.partials[index * kSums + s] : rows[s][all_rows]) = sums[s];
-          }
           if (!split) finish(all_rows, sums[0], weights + at, anchor + at, out, n, piece.tensor);
         }
       });
   for (const auto& tensor : batch.plan->tensors) {
     if (tensor.pieces_per_row > 1) {
       const auto* part = batch.partials + tensor.first_piece * kSums;
-      for (std::int64_t row = 0; row < tensor.layout.rows; ++row) {
+      for (int64_t row = 0; row < tensor.layout.rows; ++row) {
         std::array<double, kSums> totals = {};
-        for (std::int32_t i = 0; i < tensor.pieces_per_row; ++i) {
+        for (int32_t i = 0; i < tensor.pieces_per_row; ++i)
           for (auto& total : totals) total += *part++;
-        }
-        for (std::size_t s = 0; s < kSums; ++s) rows[s][tensor.first_row + row] = totals[s];
+        for (size_t s = 0; s < kSums; ++s) rows[s][tensor.first_row + row] = totals[s];
       }
     }
   }
 }
 
+int32_t tensors_of(const Batch& batch) { return static_cast<int32_t>(batch.plan->tensors.size()); }
+
 constexpr auto kNothingMore = [](auto&&...) {};
 
-void report(const Batch& batch, std::size_t code) {
-  *batch.report = std::min(*batch.report, static_cast<std::int32_t>(code));
-}
+void report(const Batch& batch, int32_t code) { *batch.report = std::min(*batch.report, code); }
 
 template <class W, class A>
-double row_sum(RowNorm norm, const W* weights, const A* anchor, std::int64_t n) {
+double row_sum(RowNorm norm, const W* weights, const A* anchor, int64_t n) {
   return norm == RowNorm::kL2 ? sum_of_squares(weights, anchor, n) : sum_of_magnitudes(weights, anchor, n);
 }
 
 double distance_of(RowNorm norm, double sum) { return norm == RowNorm::kL2 ? std::sqrt(sum) : sum; }
 
-/// Distances from the sums of rows, their extremes, and a report of what is not finite.
-void finish_norms(const Batch& batch, RowNorm norm, const Norms& norms) {
-  for (std::size_t k = 0; k < batch.plan->tensors.size(); ++k) {
+// Distances from the sums of rows, their extremes, and a report of what is not finite.
+void finish_distances(const Batch& batch, RowNorm norm, const Distances& distances) {
+  for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
-    auto* rows = norms.rows + tensor.first_row;
+    auto* rows = distances.rows + tensor.first_row;
     double smallest = std::numeric_limits<double>::infinity();
     double largest = 0;
     bool finite = true;
-    for (std::int64_t row = 0; row < tensor.layout.rows; ++row) {
+    for (int64_t row = 0; row < tensor.layout.rows; ++row) {
       rows[row] = distance_of(norm, rows[row]);
       finite = finite && std::isfinite(rows[row]);
       smallest = std::min(smallest, rows[row]);
       largest = std::max(largest, rows[row]);
     }
-    norms.min[k] = smallest;
-    norms.max[k] = largest;
-    if (!finite) {
-      report(batch, k);
-    }
+    distances.min[k] = smallest;
+    distances.max[k] = largest;
+    if (!finite) report(batch, code_of_weights(k));
   }
 }
 
-void distances(const Batch& batch, RowNorm norm, const Norms& norms) {
-  const auto sum_and_copy = [norm](auto weights, auto anchor, auto copy, std::int64_t n) {
+void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
+  const auto sum_and_copy = [norm](auto weights, auto anchor, auto copy, int64_t n) {
     const auto total = row_sum(norm, weights, anchor, n);
-    if (copy) {
-      std::memcpy(copy, weights, n * sizeof(*weights));
-    }
+    if (copy) std::memcpy(copy, weights, n * sizeof(*weights));
     return std::array{total};
   };
-  reduce_rows<false, 1>(batch, {norms.rows}, sum_and_copy, kNothingMore);
-  finish_norms(batch, norm, norms);
+  reduce_rows<false, 1>(batch, {distances.rows}, sum_and_copy, kNothingMore);
+  finish_distances(batch, norm, distances);
 }
 
-/// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
+// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
 template <class W, class A, class T>
-void write_run(const W* weights, const A* anchor, T* out, double ratio, std::int64_t n) {
-  if (ratio != 1) {
+void write_run(const W* weights, const A* anchor, T* out, double ratio, int64_t n) {
+  if (ratio != 1)
     interpolate_run(weights, anchor, out, ratio, n);
-  } else if constexpr (!std::is_same_v<W, T>) {
+  else if constexpr (!std::is_same_v<W, T>)
     round_run(weights, out, n);
-  } else if (out != weights) {
+  else if (out != weights)
     std::memcpy(out, weights, n * sizeof(W));
-  }
 }
 
 double ratio_within(double radius, double norm) { return norm > 0 ? std::min(1.0, radius / norm) : 0.0; }
 
-double radius_of(const Limits& limits, std::int64_t tensor, std::int64_t row) {
+double radius_of(const Limits& limits, int64_t tensor, int64_t row) {
   const auto radius = limits.radii[tensor];
   return limits.closest ? std::max(radius, limits.closest[row]) : radius;
 }
 
-/// long_rows_only: those that are longer than a piece; the others are projected already.
-void project_pieces(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits,
+// long_rows_only: those that are longer than a piece; the others are projected already.
+void project_pieces(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits,
                     bool long_rows_only) {
   const bool clean = *batch.report == kAllFinite;
-  for_each_piece<true>(
-      batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
-        if (long_rows_only && tensor.pieces_per_row == 1) return;
-        const std::int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
-        for (std::int64_t row = 0; row < piece.rows; ++row) {
-          const auto all_rows = tensor.first_row + piece.row + row;
-          const auto norm = ratio_from == RatioOf::kRow ? norms.rows[all_rows] : norms.max[piece.tensor];
-          const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
-          write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
-        }
-      });
+  for_each_piece<true>(batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor,
+                                  auto out) {
+    if (long_rows_only && tensor.pieces_per_row == 1) return;
+    const int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      const auto all_rows = tensor.first_row + piece.row + row;
+      const auto norm = ratio_from == RatioOf::kRow ? distances.rows[all_rows] : distances.max[piece.tensor];
+      const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
+      write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
+    }
+  });
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Norms& norms, const Limits& limits) {
-  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/false);
+void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
+  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Norms& norms,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
                          const Limits& limits) {
   const bool at_once = ratio_from == RatioOf::kRow, clean = *batch.report == kAllFinite;
-  const auto sum = [norm](auto weights, auto anchor, auto, std::int64_t n) {
+  const auto sum = [norm](auto weights, auto anchor, auto, int64_t n) {
     return std::array{row_sum(norm, weights, anchor, n)};
   };
-  const auto write = [&](std::int64_t row, double total, auto weights, auto anchor, auto out, std::int64_t n,
-                         std::int32_t tensor) {
+  const auto write = [&](int64_t row, double total, auto weights, auto anchor, auto out, int64_t n,
+                         int32_t tensor) {
     if (!at_once) return;
     const auto radius = radius_of(limits, tensor, row);
     const auto ratio = clean && std::isfinite(total) ? ratio_within(radius, distance_of(norm, total)) : 1.0;
     write_run(weights, anchor, out, ratio, n);
   };
-  reduce_rows<true, 1>(batch, {norms.rows}, sum, write);
-  finish_norms(batch, norm, norms);
-  project_pieces(batch, ratio_from, norms, limits, /*long_rows_only=*/at_once);
+  reduce_rows<true, 1>(batch, {distances.rows}, sum, write);
+  finish_distances(batch, norm, distances);
+  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/at_once);
 }
 
 void interpolate(const Batch& batch, const double* ratios) {
   const bool clean = *batch.report == kAllFinite;
   for_each_piece(batch, [&](auto, const auto& piece, const auto&, auto weights, auto anchor, auto out) {
-    write_run(weights, anchor, out, clean ? ratios[piece.tensor] : 1.0, std::int64_t{piece.size});
+    write_run(weights, anchor, out, clean ? ratios[piece.tensor] : 1.0, int64_t{piece.size});
   });
 }
 
-/// Σ over the rows that count of dot / norm: `norms` says which count, `divisors` by what to divide.
-void finish_slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms,
-                   const Norms& divisors, const double* radii, const double* row_dots, double* slopes) {
+// Σ over the rows that count of dot / norm: `distances` says which count, `divisors` by what to divide.
+void finish_radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+                             const Distances& divisors, const double* radii, const double* row_dots,
+                             double* result) {
   const auto counts = [which](double radius, double norm) {
     return which == Rows::kAll ||
            (norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm)));
   };
-  const auto tensors = batch.plan->tensors.size();
-  for (std::size_t k = 0; k < tensors; ++k) {
+  for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
     double total = 0;
     bool finite = true;
     for (auto row = tensor.first_row; row < tensor.first_row + tensor.layout.rows; ++row) {
-      const auto norm_of = [&](const Norms& from) {
+      const auto norm_of = [&](const Distances& from) {
         return ratio_from == RatioOf::kRow ? from.rows[row] : from.max[k];
       };
       const auto divisor = norm_of(divisors);
       finite = finite && std::isfinite(row_dots[row]);
-      total += divisor > 0 && counts(radii[k], norm_of(norms)) ? row_dots[row] / divisor : 0.0;
+      total += divisor > 0 && counts(radii[k], norm_of(distances)) ? row_dots[row] / divisor : 0.0;
     }
-    slopes[k] = total;
-    if (!finite) {
-      report(batch, tensors + 1 + k);
-    }
+    result[k] = total;
+    if (!finite) report(batch, code_of_gradient(tensors_of(batch), k));
   }
 }
 
 template <class W, class A, class T>
-double row_dot(const W* weights, const A* anchor, const T* gradient, std::int64_t n) {
+double row_dot(const W* weights, const A* anchor, const T* gradient, int64_t n) {
   return gradient ? dot(gradient, weights, anchor, n) : 0.0;
 }
 
-void slopes(const Batch& batch, RatioOf ratio_from, Rows which, const Norms& norms, const double* radii,
-            double* row_dots, double* slopes) {
-  const auto dots = []<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
+void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+                      const double* radii, double* row_dots, double* result) {
+  const auto dots = []<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
     return std::array{row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
   };
   reduce_rows<true, 1>(batch, {row_dots}, dots, kNothingMore);
-  finish_slopes(batch, ratio_from, which, norms, norms, radii, row_dots, slopes);
+  finish_radius_gradients(batch, ratio_from, which, distances, distances, radii, row_dots, result);
 }
 
-void measure_slopes(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which, const Norms& norms,
-                    const double* radii, const Norms& now, double* row_dots, double* slopes) {
-  const auto both = [norm]<class T>(auto weights, auto anchor, T* gradient, std::int64_t n) {
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+                              const Distances& distances, const double* radii, const Distances& now,
+                              double* row_dots, double* result) {
+  const auto both = [norm]<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
     return std::array{row_sum(norm, weights, anchor, n),
                       row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
   };
   reduce_rows<true, 2>(batch, {now.rows, row_dots}, both, kNothingMore);
-  finish_norms(batch, norm, now);
-  finish_slopes(batch, ratio_from, which, norms, now, radii, row_dots, slopes);
+  finish_distances(batch, norm, now);
+  finish_radius_gradients(batch, ratio_from, which, distances, now, radii, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) {
-  if (*batch.report != kAllFinite) {
-    return;
-  }
+  if (*batch.report != kAllFinite) return;
   for_each_piece(batch, [&](auto index, const auto& piece, const auto&, auto weights, auto anchor, auto out) {
     batch.partials[index] = add_run(weights, anchor, out, factor, piece.size) ? 0 : 1;
   });
-  for (std::size_t i = 0; i < batch.plan->pieces.size(); ++i) {
-    if (batch.partials[i] != 0) {
-      report(batch, batch.plan->tensors.size() + 1 + batch.plan->pieces[i].tensor);
-    }
-  }
+  for (size_t i = 0; i < batch.plan->pieces.size(); ++i)
+    if (batch.partials[i] != 0)
+      report(batch, code_of_gradient(tensors_of(batch), batch.plan->pieces[i].tensor));
 }
 
 }  // namespace
 
 const Backend& cpu() {
-  static const Backend backend{distances, project,        measure_and_project, interpolate,
-                               slopes,    measure_slopes, add_displacement};
+  static const Backend backend{measure,         project,          measure_and_project,
+                               interpolate,     radius_gradients, measure_radius_gradients,
+                               add_displacement};
   return backend;
 }
 
-PairSums pair_sums(const void* weights, const void* anchor, DType dtype, std::int64_t n) {
+PairSums pair_sums(const void* weights, const void* anchor, DType dtype, int64_t n) {
   PairSums sums;
   with_types({1, n, dtype, dtype}, [&]<class T, class A>(T, A) {
     sums = pair_sums_of(static_cast<const T*>(weights), static_cast<const T*>(anchor), n);
   });
   return sums;
+}
+
+void interpolate_vector(const void* weights, const void* anchor, void* output, double ratio, DType dtype,
+                        int64_t n) {
+  with_types({1, n, dtype, dtype}, [&]<class T, class A>(T, A) {
+    write_run(static_cast<const T*>(weights), static_cast<const T*>(anchor), static_cast<T*>(output), ratio,
+              n);
+  });
 }
 
 }  // namespace tpgm::kernels

@@ -5,33 +5,42 @@
 
 #include "tpgm/kernels/radii.h"
 
-#ifdef __CUDACC__
-#define TPGM_ANYWHERE __host__ __device__
-#else
-#define TPGM_ANYWHERE
-#endif
-
 namespace tpgm::kernels {
 
 TPGM_ANYWHERE inline double* learned_of(const RadiiCall& call) {
   return call.learned != nullptr ? call.learned : call.numbers + kLearned * call.count;
 }
 
-/// What a call does about the saved numbers of radius k; false if that is all it does.
-TPGM_ANYWHERE inline bool save_or_go_back(const RadiiCall& call, std::int64_t k) {
+TPGM_ANYWHERE inline void restore_one(const RadiiCall& call, int64_t k) {
+  for (int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) call.numbers[at] = call.saved[at];
+}
+
+TPGM_ANYWHERE inline void save_one(const RadiiCall& call, int64_t k) {
+  for (int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) call.saved[at] = call.numbers[at];
+}
+
+/// What a step or a clamp does first with radius k; false if the rest of it is not to happen.
+TPGM_ANYWHERE inline bool save_or_restore(const RadiiCall& call, int64_t k) {
   const bool clean = call.report == nullptr || *call.report == kAllFinite;
-  for (std::int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) {
-    if (call.save) {
-      call.saved[at] = call.numbers[at];
-    } else if (!clean) {
-      call.numbers[at] = call.saved[at];
-    }
-  }
+  if (call.save)
+    save_one(call, k);
+  else if (!clean)
+    restore_one(call, k);
   return clean;
 }
 
-TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, std::int64_t first,
-                                         std::int64_t second) {
+TPGM_ANYWHERE inline void start_one(const RadiiCall& call, const RadiiStart& start, int64_t k) {
+  double first = start.half ? start.smallest[k] / 2 : start.eps;
+  if (call.relative) {
+    // A tensor that has not moved yet starts where it would if all its rows were equally far.
+    const double unmoved = start.half ? 0.5 : start.eps;
+    first = start.largest[k] > 0 ? first / start.largest[k] : unmoved;
+  }
+  learned_of(call)[k] = first;
+}
+
+TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, int64_t first,
+                                         int64_t second) {
   // Nearer than the lowest radius, that is a constant.
   if (first < 0 || second < 0 || step.largest[first] < kLowestRadius || step.largest[second] < kLowestRadius)
     return 0;
@@ -40,10 +49,10 @@ TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep&
   return change > 0 ? 1 : change < 0 ? -1 : 0;
 }
 
-TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& step, int64_t k) {
   const double largest = step.largest[k];
   if (!(largest > 0)) return 0;
-  double gradient = step.slopes[k];
+  double gradient = step.radius_gradients[k];
   if (step.mu > 0) gradient += 2 * step.mu * call.numbers[kRadius * call.count + k];
   if (step.tv > 0) {
     const double by_ratio =
@@ -53,7 +62,7 @@ TPGM_ANYWHERE inline double gradient_of(const RadiiCall& call, const RadiiStep& 
   return call.relative ? gradient * largest : gradient;
 }
 
-TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step, std::int64_t k) {
+TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step, int64_t k) {
   const double gradient = gradient_of(call, step, k);
   if (step.gradient != nullptr) {
     step.gradient[k] = gradient;
@@ -69,7 +78,8 @@ TPGM_ANYWHERE inline void step_one(const RadiiCall& call, const RadiiStep& step,
   learned_of(call)[k] -= step.lr * m_hat / (std::sqrt(v_hat) + step.eps);
 }
 
-TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, double largest, std::int64_t k) {
+TPGM_ANYWHERE inline void clamp_one(const RadiiCall& call, const double* all_largest, int64_t k) {
+  const double largest = all_largest != nullptr ? all_largest[k] : INFINITY;
   // Not fmin and fmax, which hide a NaN.
   const auto between = [](double low, double value, double high) {
     const double below = value > high ? high : value;

@@ -14,11 +14,11 @@
 
 #include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/residual.h"
+#include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
 
-constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kMaxPartials = 512;     // rows of partial sums
 constexpr int kForwardThreads = 128;  // of add_layer_norm: rows are independent, so blocks are small
 constexpr int kThreads = 256;         // of the activations and column sums
@@ -29,8 +29,8 @@ constexpr int kGradientBlocks = 3;    // of the activation's gradient, on one mu
 constexpr int kColumnBlocks = 5;
 constexpr int kCombineLanes = 16;  // threads that share a column of partial sums
 
-/// N elements as they lie in memory, read and written at once. Words, because the compiler would give each
-/// bf16 a register of its own.
+// N elements as they lie in memory, read and written at once. Words, because the compiler would give each
+// bf16 a register of its own.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   unsigned words[sizeof(T) * N / 4];
@@ -39,9 +39,7 @@ struct alignas(sizeof(T) * N) Pack {
 template <int N>
 __device__ void unpack(const Pack<float, N>& from, float (&to)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; ++i) {
-    to[i] = __uint_as_float(from.words[i]);
-  }
+  for (int i = 0; i < N; ++i) to[i] = __uint_as_float(from.words[i]);
 }
 
 template <int N>
@@ -74,21 +72,11 @@ __device__ Pack<T, N> load(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
-__device__ float warp_sum(float value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, offset);
-  }
-  return value;
-}
-
 template <class B, int kFours>
 __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const AddLayerNorm args) {
   const int lane = static_cast<int>(threadIdx.x) % 32, cols = static_cast<int>(args.cols);
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kForwardThreads / 32) + threadIdx.x / 32;
-  if (row >= args.rows) {
-    return;
-  }
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (kForwardThreads / 32) + threadIdx.x / 32;
+  if (row >= args.rows) return;
   const auto* x = static_cast<const float*>(args.x) + row * cols;
   const auto* branch = static_cast<const B*>(args.branch);
   const auto* bias = static_cast<const float*>(args.bias);
@@ -98,9 +86,7 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
     Pack<float, 4> read{};
-    if (column(i) < cols) {
-      read = load<4>(x + column(i));
-    }
+    if (column(i) < cols) read = load<4>(x + column(i));
     unpack(read, values[i]);
   }
   if (branch != nullptr) {
@@ -108,23 +94,16 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
     auto* sum = static_cast<float*>(args.sum) + row * cols;
     Pack<B, 4> added[kFours];
 #pragma unroll
-    for (int i = 0; i < kFours; ++i) {
-      if (column(i) < cols) {
-        added[i] = load<4>(branch + column(i));
-      }
-    }
+    for (int i = 0; i < kFours; ++i)
+      if (column(i) < cols) added[i] = load<4>(branch + column(i));
 #pragma unroll
     for (int i = 0; i < kFours; ++i) {
       if (column(i) < cols) {
         float to_add[4], offset[4] = {};
         unpack(added[i], to_add);
-        if (bias != nullptr) {
-          unpack(load<4>(bias + column(i)), offset);
-        }
+        if (bias != nullptr) unpack(load<4>(bias + column(i)), offset);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          values[i][j] += to_add[j] + offset[j];
-        }
+        for (int j = 0; j < 4; ++j) values[i][j] += to_add[j] + offset[j];
         store(sum + column(i), values[i]);
       }
     }
@@ -134,9 +113,7 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      total += values[i][j];
-    }
+    for (int j = 0; j < 4; ++j) total += values[i][j];
   }
   const float mean = warp_sum(total) / static_cast<float>(cols);
   float squares = 0;
@@ -160,9 +137,7 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
       unpack(load<4>(static_cast<const float*>(args.weight) + column(i)), weight);
       unpack(load<4>(static_cast<const float*>(args.shift) + column(i)), shift);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        values[i][j] = values[i][j] * rstd * weight[j] + shift[j];
-      }
+      for (int j = 0; j < 4; ++j) values[i][j] = values[i][j] * rstd * weight[j] + shift[j];
       store(normed + column(i), values[i]);
     }
   }
@@ -172,16 +147,14 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
   }
 }
 
-/// The sums over the threads that share a row, in each of them. `shared` has two floats for every warp of the
-/// block, and is another one in the next row, so that one barrier is enough.
+// The sums over the threads that share a row, in each of them. `shared` has two floats for every warp of the
+// block, and is another one in the next row, so that one barrier is enough.
 template <int kWarps>
 __device__ float2 team_sum(float2 value, float2* shared) {
   value = {warp_sum(value.x), warp_sum(value.y)};
   if constexpr (kWarps > 1) {
     const int warp = static_cast<int>(threadIdx.x) / 32, team = warp / kWarps;
-    if (threadIdx.x % 32 == 0) {
-      shared[warp] = value;
-    }
+    if (threadIdx.x % 32 == 0) shared[warp] = value;
     asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(kWarps * 32) : "memory");
     value = shared[team * kWarps];
 #pragma unroll
@@ -193,8 +166,8 @@ __device__ float2 team_sum(float2 value, float2* shared) {
   return value;
 }
 
-/// Adds up what the teams of a block hold of their columns, in the teams' order, and writes it to `to`
-/// [cols].
+// Adds up what the teams of a block hold of their columns, in the teams' order, and writes it to `to`
+// [cols].
 template <int kFours, int kTeam>
 __device__ void leave(const float (&sums)[kFours][4], float* shared, float* to, int cols) {
   const int team = static_cast<int>(threadIdx.x) / kTeam, lane = static_cast<int>(threadIdx.x) % kTeam;
@@ -202,22 +175,18 @@ __device__ void leave(const float (&sums)[kFours][4], float* shared, float* to, 
 #pragma unroll
   for (int i = 0; i < kFours; ++i) {
     const int column = (i * kTeam + lane) * 4;
-    if (column < cols) {
-      store(shared + team * cols + column, sums[i]);
-    }
+    if (column < cols) store(shared + team * cols + column, sums[i]);
   }
   __syncthreads();
   const int teams = static_cast<int>(blockDim.x) / kTeam;
   for (int column = static_cast<int>(threadIdx.x); column < cols; column += static_cast<int>(blockDim.x)) {
     float total = 0;
-    for (int i = 0; i < teams; ++i) {
-      total += shared[i * cols + column];
-    }
+    for (int i = 0; i < teams; ++i) total += shared[i * cols + column];
     to[column] = total;
   }
 }
 
-/// As many threads as find room for what they hold: three sums and a row.
+// As many threads as find room for what they hold: three sums and a row.
 template <int kFours, int kWarps>
 constexpr int kBackwardThreads = kFours > 6 || kWarps > 1 ? 256 : 384;
 
@@ -234,9 +203,9 @@ __global__ void __launch_bounds__(kBackwardThreads<kFours, kWarps>, 1)
 
   float d_weight[kFours][4] = {}, d_shift[kFours][4] = {}, d_bias[kFours][4] = {};
   int turn = 0;
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kTeams + team; row < args.rows;
-       row += static_cast<std::int64_t>(gridDim.x) * kTeams, turn ^= 1) {
-    const std::int64_t at = row * cols;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kTeams + team; row < args.rows;
+       row += static_cast<int64_t>(gridDim.x) * kTeams, turn ^= 1) {
+    const int64_t at = row * cols;
     const float mean = static_cast<const float*>(args.mean)[row],
                 rstd = static_cast<const float*>(args.rstd)[row];
     Pack<B, 4> d_normed[kFours];
@@ -250,11 +219,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kFours, kWarps>, 1)
     }
     if (args.d_sum != nullptr) {
 #pragma unroll
-      for (int i = 0; i < kFours; ++i) {
-        if (column(i) < cols) {
-          unpack(load<4>(static_cast<const float*>(args.d_sum) + at + column(i)), dx[i]);
-        }
-      }
+      for (int i = 0; i < kFours; ++i)
+        if (column(i) < cols) unpack(load<4>(static_cast<const float*>(args.d_sum) + at + column(i)), dx[i]);
     }
     float2 sums{0, 0};
 #pragma unroll
@@ -288,25 +254,23 @@ __global__ void __launch_bounds__(kBackwardThreads<kFours, kWarps>, 1)
           d_bias[i][j] += dx[i][j];
         }
         store(static_cast<float*>(args.dx) + at + column(i), dx[i]);
-        if (args.d_branch != nullptr) {
-          store(static_cast<B*>(args.d_branch) + at + column(i), dx[i]);
-        }
+        if (args.d_branch != nullptr) store(static_cast<B*>(args.d_branch) + at + column(i), dx[i]);
       }
     }
   }
-  float* to = partials + static_cast<std::int64_t>(blockIdx.x) * 3 * cols;
+  float* to = partials + static_cast<int64_t>(blockIdx.x) * 3 * cols;
   leave<kFours, kTeam>(d_weight, shared, to, cols);
   leave<kFours, kTeam>(d_shift, shared, to + cols, cols);
   leave<kFours, kTeam>(d_bias, shared, to + 2 * cols, cols);
 }
 
-/// Three results, each [cols]; null where nobody wants it. A parameter that is indexed at run time would be
-/// copied to local memory first, so nobody does.
+// Three results, each [cols]; null where nobody wants it. A parameter that is indexed at run time would be
+// copied to local memory first, so nobody does.
 struct Combined {
   float* to[3];
 };
 
-/// partials [count, width], the results' columns beside each other.
+// partials [count, width], the results' columns beside each other.
 __global__ void __launch_bounds__(32 * kCombineLanes)
     combine_kernel(const float* partials, int count, int width, int cols, Combined results) {
   __shared__ float shared[kCombineLanes][32];
@@ -314,22 +278,17 @@ __global__ void __launch_bounds__(32 * kCombineLanes)
   float total = 0;
   if (column < width) {
 #pragma unroll 4
-    for (int i = static_cast<int>(threadIdx.y); i < count; i += kCombineLanes) {
-      total += partials[static_cast<std::int64_t>(i) * width + column];
-    }
+    for (int i = static_cast<int>(threadIdx.y); i < count; i += kCombineLanes)
+      total += partials[static_cast<int64_t>(i) * width + column];
   }
   shared[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y == 0 && column < width) {
     total = 0;
-    for (const auto& part : shared) {
-      total += part[threadIdx.x];
-    }
+    for (const auto& part : shared) total += part[threadIdx.x];
     const int which = column / cols;
     float* to = which == 0 ? results.to[0] : which == 1 ? results.to[1] : results.to[2];
-    if (to != nullptr) {
-      to[column - which * cols] = total;
-    }
+    if (to != nullptr) to[column - which * cols] = total;
   }
 }
 
@@ -348,9 +307,9 @@ __device__ float power_of_two(float x) {
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kQuickScale = 1.702f;
 
-/// Φ(x) of the normal distribution and exp(−x²/2), to a relative 2⁻²⁰: what is left of bf16's eight bits then
-/// rounds as if Φ were exact, also far out on the left, where 1 + erf cancels. Φ(−u) = exp(−u²/2)·q(u), where
-/// q is a polynomial in 1 / (1 + 0.36u) fitted for the least relative error.
+// Φ(x) of the normal distribution and exp(−x²/2), to a relative 2⁻²⁰: what is left of bf16's eight bits then
+// rounds as if Φ were exact, also far out on the left, where 1 + erf cancels. Φ(−u) = exp(−u²/2)·q(u), where
+// q is a polynomial in 1 / (1 + 0.36u) fitted for the least relative error.
 __device__ float2 normal_of(float x, __nv_bfloat16) {
   const float t = reciprocal(fmaf(0.36f, fabsf(x), 1.0f));
   const float density = power_of_two(x * x * (-0.5f * kLog2E));
@@ -393,48 +352,42 @@ template <class T>
 constexpr int kVector = 16 / sizeof(T);
 
 template <class T, Unit kUnit>
-__global__ void __launch_bounds__(kThreads) activate_kernel(const T* x, T* y, std::int64_t vectors) {
-  const std::int64_t first =
-      static_cast<std::int64_t>(blockIdx.x) * kThreads * kActivateVectors + threadIdx.x;
+__global__ void __launch_bounds__(kThreads) activate_kernel(const T* x, T* y, int64_t vectors) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads * kActivateVectors + threadIdx.x;
   Pack<T, kVector<T>> read[kActivateVectors];
 #pragma unroll
-  for (int k = 0; k < kActivateVectors; ++k) {
-    if (const auto at = first + k * kThreads; at < vectors) {
-      read[k] = load<kVector<T>>(x + at * kVector<T>);
-    }
-  }
+  for (int k = 0; k < kActivateVectors; ++k)
+    if (const auto at = first + k * kThreads; at < vectors) read[k] = load<kVector<T>>(x + at * kVector<T>);
 #pragma unroll
   for (int k = 0; k < kActivateVectors; ++k) {
     if (const auto at = first + k * kThreads; at < vectors) {
       float values[kVector<T>];
       unpack(read[k], values);
 #pragma unroll
-      for (float& value : values) {
-        value = value_at<kUnit>(value, T{});
-      }
+      for (float& value : values) value = value_at<kUnit>(value, T{});
       store(y + at * kVector<T>, values);
     }
   }
 }
 
-/// Where a block works: one slab of columns, a lane's 16 bytes wide, and every gridDim.y-th group of rows, so
-/// that all blocks walk side by side through the matrix.
+// Where a block works: one slab of columns, a lane's 16 bytes wide, and every gridDim.y-th group of rows, so
+// that all blocks walk side by side through the matrix.
 template <class T, int kRows>
 struct Walk {
   static constexpr int kWarps = kThreads / 32, kStep = kWarps * kRows;
   int column, cols, warp;
-  std::int64_t rows;
+  int64_t rows;
 
-  __device__ Walk(int slab, std::int64_t rows, std::int64_t cols)
+  __device__ Walk(int slab, int64_t rows, int64_t cols)
       : column((slab * 32 + static_cast<int>(threadIdx.x) % 32) * kVector<T>),
         cols(static_cast<int>(cols)),
         warp(static_cast<int>(threadIdx.x) / 32),
         rows(rows) {}
   __device__ bool inside() const { return column < cols; }
-  __device__ std::int64_t first() const { return static_cast<std::int64_t>(blockIdx.y) * kStep + warp; }
-  __device__ std::int64_t step() const { return static_cast<std::int64_t>(gridDim.y) * kStep; }
+  __device__ int64_t first() const { return static_cast<int64_t>(blockIdx.y) * kStep + warp; }
+  __device__ int64_t step() const { return static_cast<int64_t>(gridDim.y) * kStep; }
 
-  /// The block's sums of its columns, in the order of its warps.
+  // The block's sums of its columns, in the order of its warps.
   __device__ void leave(const float (&sums)[kVector<T>], float* to) const {
     __shared__ alignas(32) float shared[kWarps][32 * kVector<T>];
     store(&shared[warp][threadIdx.x % 32 * kVector<T>], sums);
@@ -443,9 +396,7 @@ struct Walk {
     for (int i = static_cast<int>(threadIdx.x); i < 32 * kVector<T> && begin + i < cols; i += kThreads) {
       float total = 0;
 #pragma unroll
-      for (int k = 0; k < kWarps; ++k) {
-        total += shared[k][i];
-      }
+      for (int k = 0; k < kWarps; ++k) total += shared[k][i];
       to[begin + i] = total;
     }
   }
@@ -453,12 +404,11 @@ struct Walk {
 
 template <class T, Unit kUnit>
 __global__ void __launch_bounds__(kThreads, kGradientBlocks)
-    activate_backward_kernel(const T* x, const T* dy, T* dx, std::int64_t rows, std::int64_t cols,
-                             float* partials) {
+    activate_backward_kernel(const T* x, const T* dy, T* dx, int64_t rows, int64_t cols, float* partials) {
   const Walk<T, kGradientRows> walk(blockIdx.x, rows, cols);
   float sums[kVector<T>] = {};
   if (walk.inside()) {
-    for (std::int64_t first = walk.first(); first < rows; first += walk.step()) {
+    for (int64_t first = walk.first(); first < rows; first += walk.step()) {
       Pack<T, kVector<T>> read[kGradientRows], gradient[kGradientRows];
 #pragma unroll
       for (int k = 0; k < kGradientRows; ++k) {
@@ -483,7 +433,7 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks)
       }
     }
   }
-  walk.leave(sums, partials + static_cast<std::int64_t>(blockIdx.y) * cols);
+  walk.leave(sums, partials + static_cast<int64_t>(blockIdx.y) * cols);
 }
 
 template <class T>
@@ -494,40 +444,35 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks)
   const auto* from = static_cast<const T*>(part == 0   ? args.from[0]
                                            : part == 1 ? args.from[1]
                                                        : args.from[2]);
-  const std::int64_t stride = part == 0 ? args.stride[0] : part == 1 ? args.stride[1] : args.stride[2];
+  const int64_t stride = part == 0 ? args.stride[0] : part == 1 ? args.stride[1] : args.stride[2];
   float sums[kVector<T>] = {};
   if (walk.inside()) {
-    for (std::int64_t first = walk.first(); first < args.rows; first += walk.step()) {
+    for (int64_t first = walk.first(); first < args.rows; first += walk.step()) {
       Pack<T, kVector<T>> read[kColumnRows];
 #pragma unroll
-      for (int k = 0; k < kColumnRows; ++k) {
-        if (const auto row = first + k * walk.kWarps; row < args.rows) {
+      for (int k = 0; k < kColumnRows; ++k)
+        if (const auto row = first + k * walk.kWarps; row < args.rows)
           read[k] = load<kVector<T>>(from + row * stride + walk.column);
-        }
-      }
 #pragma unroll
       for (int k = 0; k < kColumnRows; ++k) {
         if (const auto row = first + k * walk.kWarps; row < args.rows) {
           float values[kVector<T>];
           unpack(read[k], values);
-          if (args.beside != nullptr) {
+          if (args.beside != nullptr)
             store(static_cast<T*>(args.beside) + (row * args.parts + part) * args.cols + walk.column, values);
-          }
 #pragma unroll
-          for (int i = 0; i < kVector<T>; ++i) {
-            sums[i] += values[i];
-          }
+          for (int i = 0; i < kVector<T>; ++i) sums[i] += values[i];
         }
       }
     }
   }
-  walk.leave(sums, partials + (static_cast<std::int64_t>(blockIdx.y) * args.parts + part) * args.cols);
+  walk.leave(sums, partials + (static_cast<int64_t>(blockIdx.y) * args.parts + part) * args.cols);
 }
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-void combine(const float* partials, std::int64_t count, std::int64_t width, std::int64_t cols,
-             const Combined& results, cudaStream_t stream) {
+void combine(const float* partials, int64_t count, int64_t width, int64_t cols, const Combined& results,
+             cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(ceil_divide(width, 32));
   combine_kernel<<<blocks, dim3(32, kCombineLanes), 0, stream>>>(
       partials, static_cast<int>(count), static_cast<int>(width), static_cast<int>(cols), results);
@@ -537,44 +482,38 @@ void combine(const float* partials, std::int64_t count, std::int64_t width, std:
 template <int kValue>
 using Constant = std::integral_constant<int, kValue>;
 
-/// Calls f(a value of the branch's type).
+// Calls f(a value of the branch's type).
 template <class F>
 void with_type(DType type, F f) {
-  if (type == DType::kBFloat16) {
+  if (type == DType::kBFloat16)
     f(__nv_bfloat16{});
-  } else if (type == DType::kFloat32) {
+  else if (type == DType::kFloat32)
     f(float{});
-  } else {
+  else
     throw std::runtime_error("[tpgm] the transformer's CUDA kernels take float and bfloat16");
-  }
 }
 
 template <class F>
 void with_unit(Unit unit, F f) {
-  if (unit == Unit::kGelu) {
+  if (unit == Unit::kGelu)
     f(std::integral_constant<Unit, Unit::kGelu>{});
-  } else {
+  else
     f(std::integral_constant<Unit, Unit::kQuickGelu>{});
-  }
 }
 
-/// Calls f(the least constant that a number may be rounded up to).
+// Calls f(the least constant that a number may be rounded up to).
 template <int kFirst, int... kRest, class F>
-void rounded_up(std::int64_t number, F f) {
+void rounded_up(int64_t number, F f) {
   if constexpr (sizeof...(kRest) > 0) {
-    if (number > kFirst) {
-      return rounded_up<kRest...>(number, f);
-    }
+    if (number > kFirst) return rounded_up<kRest...>(number, f);
   }
   f(Constant<kFirst>{});
 }
 
-constexpr std::int64_t kMostNormCols = 2048;
+constexpr int64_t kMostNormCols = 2048;
 
 void add_layer_norm(const AddLayerNorm& args, void* stream) {
-  if (args.rows == 0) {
-    return;
-  }
+  if (args.rows == 0) return;
   with_type(args.types.branch, [&](auto type) {
     rounded_up<2, 4, 6, 8, 10, 12, 16>(ceil_divide(args.cols, 128), [&](auto fours) {
       const auto blocks = static_cast<unsigned>(ceil_divide(args.rows, kForwardThreads / 32));
@@ -587,14 +526,14 @@ void add_layer_norm(const AddLayerNorm& args, void* stream) {
 
 void add_layer_norm_backward(const AddLayerNormBackward& args, void* scratch, void* stream) {
   auto* partials = static_cast<float*>(scratch);
-  std::int64_t blocks = 0;
+  int64_t blocks = 0;
   with_type(args.types.branch, [&](auto type) {
     const auto launch = [&](auto fours, auto warps) {
       constexpr int kFours = decltype(fours)::value, kWarps = decltype(warps)::value;
       constexpr int kTeams = kBackwardThreads<kFours, kWarps> / (32 * kWarps);
-      blocks = std::min<std::int64_t>({multiprocessors(), ceil_divide(args.rows, kTeams), kMaxPartials});
+      blocks = std::min<int64_t>({multiprocessors(), ceil_divide(args.rows, kTeams), kMaxPartials});
       if (blocks > 0) {
-        const auto bytes = static_cast<std::size_t>(kTeams * args.cols) * sizeof(float);
+        const auto bytes = static_cast<size_t>(kTeams * args.cols) * sizeof(float);
         add_layer_norm_backward_kernel<decltype(type), kFours, kWarps>
             <<<static_cast<unsigned>(blocks), kBackwardThreads<kFours, kWarps>, bytes,
                static_cast<cudaStream_t>(stream)>>>(args, partials);
@@ -602,11 +541,10 @@ void add_layer_norm_backward(const AddLayerNormBackward& args, void* scratch, vo
       }
     };
     const auto fours = ceil_divide(args.cols, 128);
-    if (fours <= 8) {
+    if (fours <= 8)
       rounded_up<2, 4, 6, 8>(fours, [&](auto count) { launch(count, Constant<1>{}); });
-    } else {
+    else
       rounded_up<6, 8>(ceil_divide(fours, 2), [&](auto count) { launch(count, Constant<2>{}); });
-    }
   });
   combine(partials, blocks, 3 * args.cols, args.cols,
           {{static_cast<float*>(args.d_weight), static_cast<float*>(args.d_shift),
@@ -629,18 +567,16 @@ void activate(const Activate& args, void* stream) {
   });
 }
 
-/// How many blocks share the rows of a slab, so that all slabs together fill the GPU once.
-std::int64_t blocks_per_slab(std::int64_t slabs, int per_multiprocessor, std::int64_t rows,
-                             int rows_at_once) {
+// How many blocks share the rows of a slab, so that all slabs together fill the GPU once.
+int64_t blocks_per_slab(int64_t slabs, int per_multiprocessor, int64_t rows, int rows_at_once) {
   const auto fitting =
-      static_cast<std::int64_t>(multiprocessors()) * per_multiprocessor / std::max<std::int64_t>(1, slabs);
-  return std::clamp<std::int64_t>(fitting, 1,
-                                  std::min<std::int64_t>(kMaxPartials, ceil_divide(rows, rows_at_once)));
+      static_cast<int64_t>(multiprocessors()) * per_multiprocessor / std::max<int64_t>(1, slabs);
+  return std::clamp<int64_t>(fitting, 1, std::min<int64_t>(kMaxPartials, ceil_divide(rows, rows_at_once)));
 }
 
 void activate_backward(const Activate& args, void* scratch, void* stream) {
   auto* partials = static_cast<float*>(scratch);
-  std::int64_t blocks = 0;
+  int64_t blocks = 0;
   with_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     const auto slabs = ceil_divide(args.cols, 32 * kVector<T>);
@@ -662,7 +598,7 @@ void activate_backward(const Activate& args, void* scratch, void* stream) {
 
 void column_sums(const ColumnSums& args, void* scratch, void* stream) {
   auto* partials = static_cast<float*>(scratch);
-  std::int64_t blocks = 0;
+  int64_t blocks = 0;
   with_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     const auto slabs = ceil_divide(args.cols, 32 * kVector<T>);
@@ -679,8 +615,8 @@ void column_sums(const ColumnSums& args, void* scratch, void* stream) {
           static_cast<cudaStream_t>(stream));
 }
 
-std::int64_t scratch_bytes(std::int64_t cols, int sums) {
-  return kMaxPartials * cols * sums * static_cast<std::int64_t>(sizeof(float));
+int64_t scratch_bytes(int64_t cols, int sums) {
+  return kMaxPartials * cols * sums * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace

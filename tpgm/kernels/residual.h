@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/types.h"
 
 namespace tpgm::kernels {
 
@@ -24,7 +24,7 @@ struct StreamTypes {
 /// row by row.
 struct AddLayerNorm {
   StreamTypes types;
-  std::int64_t rows = 0, cols = 0;
+  int64_t rows = 0, cols = 0;
   const void* x = nullptr;
   const void* branch = nullptr;  // or null: sum is x, and is not written
   const void* bias = nullptr;    // [cols], or null
@@ -40,7 +40,7 @@ struct AddLayerNorm {
 /// dx is the gradient of x, and of branch + bias as well.
 struct AddLayerNormBackward {
   StreamTypes types;
-  std::int64_t rows = 0, cols = 0;
+  int64_t rows = 0, cols = 0;
   const void* d_normed = nullptr;
   const void* d_sum = nullptr;  // or null: nobody else read the sum
   const void* sum = nullptr;
@@ -54,13 +54,13 @@ struct AddLayerNormBackward {
   void* d_bias = nullptr;  // or null
 };
 
-enum class Unit : std::uint8_t { kGelu, kQuickGelu };  // with erf; x·sigmoid(1.702x)
+enum class Unit : uint8_t { kGelu, kQuickGelu };  // with erf; x·sigmoid(1.702x)
 
 /// y = unit(x), or its gradient.
 struct Activate {
   DType dtype = DType::kFloat32;  // of x, y and dy
   Unit unit = Unit::kGelu;
-  std::int64_t rows = 0, cols = 0;
+  int64_t rows = 0, cols = 0;
   const void* x = nullptr;
   void* y = nullptr;  // backward: the gradient of x
 
@@ -72,21 +72,21 @@ struct Activate {
 struct ColumnSums {
   static constexpr int kMaxParts = 3;
   DType dtype = DType::kFloat32;
-  std::int64_t rows = 0, cols = 0;  // of each
+  int64_t rows = 0, cols = 0;  // of each
   int parts = 0;
   const void* from[kMaxParts] = {};
-  std::int64_t stride[kMaxParts] = {};  // elements from one row to the next
-  void* sums = nullptr;                 // [parts · cols], float (kFloat64: double)
-  void* beside = nullptr;               // not null: [rows, parts · cols], gets the matrices themselves
+  int64_t stride[kMaxParts] = {};  // elements from one row to the next
+  void* sums = nullptr;            // [parts · cols], float (kFloat64: double)
+  void* beside = nullptr;          // not null: [rows, parts · cols], gets the matrices themselves
 };
 
 struct TransformerBackend {
   /// Columns, and strides, must be a multiple of this and not more than that; pointers are aligned to 16
   /// bytes.
-  std::int64_t multiple_of, most_norm_cols;
+  int64_t multiple_of, most_norm_cols;
   /// Bytes of the scratch memory that a backward pass or column sums over so many columns need: `sums` is 3
   /// for AddLayerNormBackward, 1 for the activation's, ColumnSums::parts for those.
-  std::int64_t (*scratch_bytes)(std::int64_t cols, int sums);
+  int64_t (*scratch_bytes)(int64_t cols, int sums);
 
   void (*add_layer_norm)(const AddLayerNorm&, void* stream);
   void (*add_layer_norm_backward)(const AddLayerNormBackward&, void* scratch, void* stream);

@@ -1,43 +1,24 @@
 // A transformer's passes as plain loops: what the CUDA kernels are held against, and gradients in double.
-#include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <stdexcept>
-#include <type_traits>
 #include <vector>
 
+#include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/residual.h"
 
 namespace tpgm::kernels {
 namespace {
 
-struct BFloat16 {
-  std::uint16_t bits;
-};
-
 template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-template <class T>
-Compute<T> load(const void* from, std::int64_t i) {
-  const T value = static_cast<const T*>(from)[i];
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
-  } else {
-    return value;
-  }
+Compute<T> load(const void* from, int64_t i) {
+  return kernels::load<Compute<T>>(static_cast<const T*>(from)[i]);
 }
 
 template <class T>
-void store(void* to, std::int64_t i, Compute<T> value) {
-  T& written = static_cast<T*>(to)[i];
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    const auto rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
-    written.bits = static_cast<std::uint16_t>(value == value ? rounded : 0x7fc0u);
-  } else {
-    written = value;
-  }
+void store(void* to, int64_t i, Compute<T> value) {
+  static_cast<T*>(to)[i] = kernels::store<T>(value);
 }
 
 template <class F>
@@ -54,7 +35,7 @@ void with_type(DType type, F f) {
   }
 }
 
-/// Calls f(a value of the stream's type, one of the branch's).
+// Calls f(a value of the stream's type, one of the branch's).
 template <class F>
 void with_types(const StreamTypes& types, F f) {
   if (types.stream == DType::kFloat64) return f(double{}, double{});
@@ -66,11 +47,11 @@ void add_layer_norm(const AddLayerNorm& args, void*) {
     using S = decltype(s);
     using B = decltype(b);
     const auto cols = static_cast<double>(args.cols);
-    std::vector<S> sum(static_cast<std::size_t>(args.cols));
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      const std::int64_t at = row * args.cols;
+    std::vector<S> sum(static_cast<size_t>(args.cols));
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const int64_t at = row * args.cols;
       double total = 0, squares = 0;
-      for (std::int64_t i = 0; i < args.cols; ++i) {
+      for (int64_t i = 0; i < args.cols; ++i) {
         S& value = sum[i] = load<S>(args.x, at + i);
         if (args.branch) {
           value += static_cast<S>(load<B>(args.branch, at + i)) + (args.bias ? load<S>(args.bias, i) : S{0});
@@ -81,7 +62,7 @@ void add_layer_norm(const AddLayerNorm& args, void*) {
       const double mean = total / cols;
       for (const S value : sum) squares += (value - mean) * (value - mean);
       const double rstd = 1 / std::sqrt(squares / cols + args.eps);
-      for (std::int64_t i = 0; i < args.cols; ++i) {
+      for (int64_t i = 0; i < args.cols; ++i) {
         const double hat = (sum[i] - mean) * rstd;
         store<B>(args.normed, at + i,
                  static_cast<Compute<B>>(hat * load<S>(args.weight, i) + load<S>(args.shift, i)));
@@ -96,21 +77,21 @@ void add_layer_norm_backward(const AddLayerNormBackward& args, void*, void*) {
   with_types(args.types, [&](auto s, auto b) {
     using S = decltype(s);
     using B = decltype(b);
-    const auto cols = static_cast<std::size_t>(args.cols);
+    const auto cols = static_cast<size_t>(args.cols);
     std::vector<double> d_weight(cols), d_shift(cols), d_bias(cols);
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      const std::int64_t at = row * args.cols;
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const int64_t at = row * args.cols;
       const double mean = load<S>(args.mean, row), rstd = load<S>(args.rstd, row);
-      const auto hat = [&](std::int64_t i) { return (load<S>(args.sum, at + i) - mean) * rstd; };
+      const auto hat = [&](int64_t i) { return (load<S>(args.sum, at + i) - mean) * rstd; };
       double total = 0, along = 0;
-      for (std::int64_t i = 0; i < args.cols; ++i) {
+      for (int64_t i = 0; i < args.cols; ++i) {
         const double dy = load<B>(args.d_normed, at + i), weighed = dy * load<S>(args.weight, i);
         d_weight[i] += dy * hat(i);
         d_shift[i] += dy;
         total += weighed;
         along += weighed * hat(i);
       }
-      for (std::int64_t i = 0; i < args.cols; ++i) {
+      for (int64_t i = 0; i < args.cols; ++i) {
         const double weighed = load<B>(args.d_normed, at + i) * static_cast<double>(load<S>(args.weight, i));
         const double dx = rstd * (weighed - (total + hat(i) * along) / static_cast<double>(args.cols)) +
                           (args.d_sum ? load<S>(args.d_sum, at + i) : S{0});
@@ -119,7 +100,7 @@ void add_layer_norm_backward(const AddLayerNormBackward& args, void*, void*) {
         if (args.d_branch) store<B>(args.d_branch, at + i, static_cast<Compute<B>>(dx));
       }
     }
-    for (std::int64_t i = 0; i < args.cols; ++i) {
+    for (int64_t i = 0; i < args.cols; ++i) {
       store<S>(args.d_weight, i, static_cast<S>(d_weight[i]));
       store<S>(args.d_shift, i, static_cast<S>(d_shift[i]));
       if (args.d_bias) store<S>(args.d_bias, i, static_cast<S>(d_bias[i]));
@@ -137,9 +118,8 @@ double value_at(Unit unit, double x) {
 }
 
 double slope_at(Unit unit, double x) {
-  if (unit == Unit::kGelu) {
+  if (unit == Unit::kGelu)
     return normal(x) + x * std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-  }
   const double s = sigmoid(kQuickScale * x);
   return s + kQuickScale * x * s * (1 - s);
 }
@@ -147,27 +127,25 @@ double slope_at(Unit unit, double x) {
 void activate(const Activate& args, void*) {
   with_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    for (std::int64_t i = 0; i < args.rows * args.cols; ++i) {
+    for (int64_t i = 0; i < args.rows * args.cols; ++i)
       store<T>(args.y, i, static_cast<Compute<T>>(value_at(args.unit, load<T>(args.x, i))));
-    }
   });
 }
 
 void activate_backward(const Activate& args, void*, void*) {
   with_type(args.dtype, [&](auto type) {
     using T = decltype(type);
-    std::vector<double> sums(static_cast<std::size_t>(args.cols));
-    for (std::int64_t row = 0; row < args.rows; ++row) {
-      for (std::int64_t i = 0; i < args.cols; ++i) {
-        const std::int64_t at = row * args.cols + i;
+    std::vector<double> sums(static_cast<size_t>(args.cols));
+    for (int64_t row = 0; row < args.rows; ++row) {
+      for (int64_t i = 0; i < args.cols; ++i) {
+        const int64_t at = row * args.cols + i;
         const double dx = load<T>(args.dy, at) * slope_at(args.unit, load<T>(args.x, at));
         sums[i] += dx;
         store<T>(args.y, at, static_cast<Compute<T>>(dx));
       }
     }
-    for (std::int64_t i = 0; i < args.cols; ++i) {
+    for (int64_t i = 0; i < args.cols; ++i)
       store<Compute<T>>(args.d_bias, i, static_cast<Compute<T>>(sums[i]));
-    }
   });
 }
 
@@ -175,14 +153,12 @@ void column_sums(const ColumnSums& args, void*, void*) {
   with_type(args.dtype, [&](auto type) {
     using T = decltype(type);
     for (int part = 0; part < args.parts; ++part) {
-      for (std::int64_t i = 0; i < args.cols; ++i) {
+      for (int64_t i = 0; i < args.cols; ++i) {
         double total = 0;
-        for (std::int64_t row = 0; row < args.rows; ++row) {
+        for (int64_t row = 0; row < args.rows; ++row) {
           const auto value = load<T>(args.from[part], row * args.stride[part] + i);
           total += value;
-          if (args.beside != nullptr) {
-            store<T>(args.beside, (row * args.parts + part) * args.cols + i, value);
-          }
+          if (args.beside != nullptr) store<T>(args.beside, (row * args.parts + part) * args.cols + i, value);
         }
         store<Compute<T>>(args.sums, part * args.cols + i, static_cast<Compute<T>>(total));
       }
@@ -190,13 +166,13 @@ void column_sums(const ColumnSums& args, void*, void*) {
   });
 }
 
-std::int64_t scratch_bytes(std::int64_t, int) { return 0; }
+int64_t scratch_bytes(int64_t, int) { return 0; }
 
 }  // namespace
 
 const TransformerBackend& transformer_cpu() {
   static const TransformerBackend backend{1,
-                                          std::numeric_limits<std::int64_t>::max(),
+                                          std::numeric_limits<int64_t>::max(),
                                           scratch_bytes,
                                           add_layer_norm,
                                           add_layer_norm_backward,

@@ -5,63 +5,54 @@
 
 namespace tpgm {
 
-AnchoredMethod::AnchoredMethod(std::string name, torch::nn::Module& module, const NamedTensors& anchor,
-                               const std::vector<std::string>& exclude, Norm norm, AnchorStorage storage)
-    : AnchoredMethod(name, select(name, module, anchor, exclude), norm, storage) {}
-
 AnchoredMethod::AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm,
                                AnchorStorage storage)
-    : name_(std::move(name)), constraints_(name_, selected, norm, storage) {}
+    : name_(std::move(name)), displacements_(name_, selected, norm, storage) {}
 
-void AnchoredMethod::finish(const Closure&) { constraints_.check(); }
+void AnchoredMethod::finish(const Closure&) { displacements_.flag().check(); }
 
 void AnchoredMethod::replayed() {
-  constraints_.poll();
-  constraints_.post();
+  poll();
+  post();
 }
 
 NamedTensors AnchoredMethod::state_dict() const {
   NamedTensors state;
   state.insert("method." + name_, at::scalar_tensor(1, at::kLong));
-  put(state, "norm", static_cast<std::int64_t>(constraints_.norm()));
-  put(state, "anchor", constraints_.anchor_fingerprint());
+  put(state, "norm", static_cast<int64_t>(displacements_.norm()));
+  put(state, "anchor", displacements_.anchor_fingerprint());
   return state;
 }
 
 void AnchoredMethod::load_state_dict(const NamedTensors& state) {
   get_int(state, "method." + name_);
-  TORCH_CHECK(get_int(state, "norm") == static_cast<std::int64_t>(constraints_.norm()), "[", name_,
+  TORCH_CHECK(get_int(state, "norm") == static_cast<int64_t>(displacements_.norm()), "[", name_,
               "] the state was saved with another norm; build the method with the same options");
   TORCH_CHECK(
-      get_int(state, "anchor") == constraints_.anchor_fingerprint(), "[", name_,
+      get_int(state, "anchor") == displacements_.anchor_fingerprint(), "[", name_,
       "] the state belongs to another anchor. Build the method while the model holds the pre-trained weights "
       "(or give it them), with the same exclude and anchor_storage, and load the checkpoint after that");
 }
 
-void AnchoredMethod::put(NamedTensors& state, const std::string& name, std::int64_t value) {
+void AnchoredMethod::put(NamedTensors& state, const std::string& name, int64_t value) {
   state.insert(name, at::scalar_tensor(value, at::kLong));
 }
 
 void AnchoredMethod::put(NamedTensors& state, const std::string& prefix, const NamedTensors& part) {
-  for (const auto& item : part) {
-    state.insert(prefix + item.key(), item.value());
-  }
+  for (const auto& item : part) state.insert(prefix + item.key(), item.value());
 }
 
-std::int64_t AnchoredMethod::get_int(const NamedTensors& state, const std::string& name) const {
+int64_t AnchoredMethod::get_int(const NamedTensors& state, const std::string& name) const {
   const auto* value = state.find(name);
   TORCH_CHECK(value && value->numel() == 1 && value->scalar_type() == at::kLong, "[", name_,
               "] the state has no '", name, "'; it was not saved by this method");
-  return value->item<std::int64_t>();
+  return value->item<int64_t>();
 }
 
 NamedTensors AnchoredMethod::get_part(const NamedTensors& state, const std::string& prefix) {
   NamedTensors part;
-  for (const auto& item : state) {
-    if (item.key().starts_with(prefix)) {
-      part.insert(item.key().substr(prefix.size()), item.value());
-    }
-  }
+  for (const auto& item : state)
+    if (item.key().starts_with(prefix)) part.insert(item.key().substr(prefix.size()), item.value());
   return part;
 }
 

@@ -5,22 +5,23 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
+#include "tpgm/core/module_view.h"
+#include "tpgm/methods/anchored_options.h"
 #include "tpgm/methods/method.h"
 
 namespace tpgm {
 
-/// A method over the trainable parameters of a module that have an anchor and are not excluded. Derive from
-/// it, use `constraints_` in the hooks, call constraints_.poll() at the start of a step and
-/// constraints_.post() at its end; see examples/3-own-method.cpp. Say next_step() if its steps can be
-/// recorded.
-class AnchoredMethod : public Method {
+/// A method over the trainable parameters of a model that have an anchor and are not excluded. Derive from
+/// it, use `displacements_` in the hooks, call poll() at the start of a step and post() at its end; see
+/// examples/3-own-method.cpp. Override next_step() if its steps can be captured.
+class AnchoredMethod : public Method, public HasRadii, public Capturable {
  public:
-  const Constraints& constraints() const { return constraints_; }
+  const Displacements& displacements() const { return displacements_; }
 
-  std::vector<std::string> constrained() const override { return constraints_.names(); }
+  std::vector<std::string> constrained() const override { return displacements_.names(); }
   void finish(const Closure& radius_loss) override;
-  void check() override { constraints_.check(); }
+  void check() override { displacements_.flag().check(); }
   void replayed() override;
 
   /// Which anchor the state belongs to; derived methods add their own. Loading it beside another anchor
@@ -31,19 +32,32 @@ class AnchoredMethod : public Method {
 
  protected:
   /// `name` begins the messages. The anchor is copied.
-  AnchoredMethod(std::string name, torch::nn::Module& module, const NamedTensors& anchor,
-                 const std::vector<std::string>& exclude, Norm norm, AnchorStorage storage);
+  template <class Options>
+  AnchoredMethod(std::string name, const ModuleView& model, const NamedTensors& anchor,
+                 const AnchoredOptions<Options>& options, Norm norm)
+      : AnchoredMethod(name, select(name, model, anchor, options.exclude()), norm, options.anchor_storage()) {
+  }
+  /// The anchor is what the model holds now.
+  template <class Options>
+  AnchoredMethod(std::string name, const ModuleView& model, const AnchoredOptions<Options>& options,
+                 Norm norm)
+      : AnchoredMethod(std::move(name), model, model.named_parameters(), options, norm) {}
   /// The same for another selection of tensors.
   AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
 
+  /// Errors of steps before that have arrived by now; see FiniteFlag. Both do nothing while a step is
+  /// captured.
+  void poll() { displacements_.flag().poll(); }
+  void post() { displacements_.flag().post(); }
+
   /// Pieces of a state: a number (throws if it is not there), and all entries under a prefix.
-  static void put(NamedTensors& state, const std::string& name, std::int64_t value);
+  static void put(NamedTensors& state, const std::string& name, int64_t value);
   static void put(NamedTensors& state, const std::string& prefix, const NamedTensors& part);
-  std::int64_t get_int(const NamedTensors& state, const std::string& name) const;
+  int64_t get_int(const NamedTensors& state, const std::string& name) const;
   static NamedTensors get_part(const NamedTensors& state, const std::string& prefix);
 
   const std::string name_;
-  Constraints constraints_;
+  Displacements displacements_;
 };
 
 }  // namespace tpgm

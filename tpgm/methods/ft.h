@@ -1,6 +1,7 @@
 // FT: plain fine-tuning of all layers, the baseline.
 #pragma once
 
+#include "tpgm/core/module_view.h"
 #include "tpgm/methods/method.h"
 
 namespace tpgm {
@@ -11,11 +12,11 @@ struct FtOptions {
 };
 
 /// Does nothing, so that a loop need not know whether it has a method.
-class Ft final : public Method {
+class Ft final : public Method, public Capturable {
  public:
   using Options = FtOptions;
 
-  explicit Ft(torch::nn::Module&, FtOptions = {}) {}
+  explicit Ft(const ModuleView&, FtOptions = {}) {}
 
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
 };

@@ -1,37 +1,39 @@
 #include "tpgm/methods/ftp.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
 namespace tpgm {
-Ftp::Ftp(torch::nn::Module& module, FtpOptions options)
-    : Ftp(module, module.named_parameters(), std::move(options)) {}
 
-Ftp::Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions options)
-    : AnchoredMethod("Ftp", module, anchor, options.exclude(), options.norm(), options.anchor_storage()),
+Ftp::Ftp(const ModuleView& model, FtpOptions options)
+    : Ftp(model, model.named_parameters(), std::move(options)) {}
+
+Ftp::Ftp(const ModuleView& model, const NamedTensors& anchor, FtpOptions options)
+    : AnchoredMethod("Ftp", model, anchor, options, options.norm()),
       options_(std::move(options)),
-      radii_(RadiiOptions().init(RadiusInit::kEps).lr(options_.radius_lr()), constraints_.names(),
-             constraints_.scalar_options(), constraints_.report()) {
+      radii_(RadiiOptions().init(RadiusInit::kEps).lr(options_.radius_lr()), displacements_.names(),
+             displacements_.scalar_options(), displacements_.flag().report()),
+      held_(displacements_) {
   TORCH_CHECK(options_.k() >= 0 && options_.k() <= 1, "[Ftp] k must be in [0, 1], and is ", options_.k());
-  holds_ = !constraints_.keep_directions();
-  constraints_.keep_held_memory();
+  holds_ = !displacements_.keep_directions();
 }
 
-/// look() for errors. On CUDA the step that went wrong has been taken before anybody knew; after an error the
-/// radii go on without that step.
+// look() for errors. On CUDA the step that went wrong has been taken by the time its error is known; after an
+// error the radii continue without that step.
 template <class Look>
 void Ftp::or_forget(Look&& look) {
   try {
     look();
   } catch (...) {
-    constraints_.release();
+    held_.release();
     stepped_ = false;
-    slopes_.reset();
+    radius_gradients_.reset();
     throw;
   }
 }
 
 void Ftp::check() {
-  or_forget([this] { constraints_.check(); });
+  or_forget([this] { displacements_.flag().check(); });
 }
 
 void Ftp::finish(const Closure&) { check(); }
@@ -41,73 +43,65 @@ std::optional<StepPlan> Ftp::next_step() const {
 }
 
 void Ftp::replayed() {
-  or_forget([this] { constraints_.poll(); });
-  constraints_.post();
+  or_forget([this] { poll(); });
+  post();
 }
 
 void Ftp::before_step() {
-  or_forget([this] { constraints_.poll(); });
+  or_forget([this] { poll(); });
   if (stepped_) {
-    const auto slopes = constraints_
-                            .measure_slopes(constraints_.gradients(), radii_.values(),
-                                            options_.mask() ? kernels::Rows::kBeyond : kernels::Rows::kAll)
-                            .slopes;
-    slopes_ = at::where(slopes > 0, slopes * options_.k(), slopes);
+    const auto rows = options_.mask() ? Rows::kBeyond : Rows::kAll;
+    const auto all =
+        displacements_.measure_radius_gradients(displacements_.gradients(), radii_.values(), rows)
+            .radius_gradients;
+    radius_gradients_ = at::where(all > 0, all * options_.k(), all);
   }
 }
 
 void Ftp::after_step(const Closure&) {
-  TORCH_CHECK(!stepped_ || slopes_, "[Ftp] after_step() without before_step(); call it after backward()");
+  TORCH_CHECK(!stepped_ || radius_gradients_,
+              "[Ftp] after_step() without before_step(); call it after backward()");
   const auto learn = [this] {
-    if (slopes_) radii_.update(*slopes_, radii_.distances());  // those of the step before
+    if (radius_gradients_) radii_.update(*radius_gradients_, radii_.distances());  // those of the step before
   };
-  if (radii_.initialised() && !holds_ && constraints_.device().is_cuda()) {
-    radii_.save_at_next_call();
+  if (radii_.initialised() && !holds_ && displacements_.device().is_cuda()) {
+    radii_.remember();
     learn();
     const auto& radii = radii_.prepare_before_measuring();
     try {
-      constraints_.measure_and_project(radii);
+      displacements_.measure_and_project(radii);
     } catch (...) {
       radii_.go_back();
       throw;
     }
-    radii_.prepare(constraints_.smallest(), constraints_.largest());
+    radii_.prepare(displacements_.smallest(), displacements_.largest());
   } else {
-    constraints_.measure(holds_);  // on the CPU this throws, and nothing has changed
-    if (!radii_.initialised()) {
-      check();
-    } else {
-      radii_.save_at_next_call();
-    }
+    holds_ ? held_.hold() : displacements_.measure();  // on the CPU this throws, and nothing has changed
+    radii_.must_wait() ? check() : radii_.remember();
     learn();
-    constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
+    displacements_.project(radii_.prepare(displacements_.smallest(), displacements_.largest()));
   }
-  slopes_.reset();
+  radius_gradients_.reset();
   stepped_ = true;
-  constraints_.post();
+  post();
 }
 
-torch::OrderedDict<std::string, double> Ftp::radii() const {
-  return radii_.initialised() ? constraints_.by_name(radii_.values())
-                              : torch::OrderedDict<std::string, double>();
+NamedNumbers Ftp::radii() const {
+  return radii_.initialised() ? displacements_.by_name(radii_.values()) : NamedNumbers();
 }
 
-torch::OrderedDict<std::string, double> Ftp::ratios() const {
-  return radii_.initialised() ? constraints_.by_name(radii_.ratios()) : NamedNumbers();
+NamedNumbers Ftp::ratios() const {
+  return radii_.initialised() ? displacements_.by_name(radii_.ratios()) : NamedNumbers();
 }
 
 NamedTensors Ftp::state_dict() const {
   auto state = AnchoredMethod::state_dict();
-  put(state, "stepped", static_cast<std::int64_t>(stepped_));
+  put(state, "stepped", static_cast<int64_t>(stepped_));
   put(state, "radii.", radii_.state_dict());
-  if (options_.mask()) {
-    state.insert("distances", constraints_.distances().cpu().clone());
-  }
-  if (constraints_.holding()) {
-    for (std::size_t k = 0; k < constraints_.held().size(); ++k) {
-      state.insert("unprojected." + constraints_.names()[k], constraints_.held()[k].cpu().clone());
-    }
-  }
+  if (options_.mask()) state.insert("distances", displacements_.distances().cpu().clone());
+  if (held_.holds())
+    for (size_t k = 0; k < held_.values().size(); ++k)
+      state.insert("unprojected." + displacements_.names()[k], held_.values()[k].cpu().clone());
   return state;
 }
 
@@ -123,20 +117,17 @@ void Ftp::load_state_dict(const NamedTensors& state) {
     return *tensor;
   };
   std::vector<at::Tensor> held;
-  if (holds_ && stepped) {
-    for (const auto& name : constraints_.names()) held.push_back(find("unprojected." + name));
-  }
+  if (holds_ && stepped)
+    for (const auto& name : displacements_.names()) held.push_back(find("unprojected." + name));
   const auto distances = options_.mask() ? find("distances") : at::Tensor();
-  TORCH_CHECK(!distances.defined() || distances.sizes() == constraints_.distances().sizes(),
+  TORCH_CHECK(!distances.defined() || distances.sizes() == displacements_.distances().sizes(),
               "[Ftp] the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
-              constraints_.distances().numel());
+              displacements_.distances().numel());
   radii_.load_state_dict(name_, get_part(state, "radii."));
-  constraints_.load_held(held);
-  if (distances.defined()) {
-    constraints_.load_distances(distances);
-  }
+  held_.load(held);
+  if (distances.defined()) displacements_.load_distances(distances);
   stepped_ = stepped;
-  slopes_.reset();
+  radius_gradients_.reset();
 }
 
 }  // namespace tpgm

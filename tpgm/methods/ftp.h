@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/core/held_copy.h"
 #include "tpgm/core/radii.h"
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
-struct FtpOptions {
+struct FtpOptions : AnchoredOptions<FtpOptions> {
   TORCH_ARG(Norm, norm) = Norm::kMars;
   TORCH_ARG(double, radius_lr) = 1e-2;
   /// Factor on the gradient of a radius that would shrink it: 1 treats both directions alike, 0 never
@@ -21,8 +21,6 @@ struct FtpOptions {
   TORCH_ARG(double, k) = 1;
   /// Leave rows whose ratio was 1 out of the gradient: the true derivative. The authors keep them.
   TORCH_ARG(bool, mask) = false;
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
 
  public:
   template <class Self, class Visit>
@@ -31,9 +29,7 @@ struct FtpOptions {
     visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");
     visit("k", self.k(), "factor on gradients that shrink a radius, 0 to 1");
     visit("mask", self.mask(), "leave rows inside their radius out of the gradient");
-    visit("exclude", self.exclude(), "parameters to leave unconstrained");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit);
   }
 };
 
@@ -51,14 +47,14 @@ class Ftp final : public AnchoredMethod {
  public:
   using Options = FtpOptions;
 
-  explicit Ftp(torch::nn::Module& module, FtpOptions options = {});
-  Ftp(torch::nn::Module& module, const NamedTensors& anchor, FtpOptions options = {});
+  explicit Ftp(const ModuleView& model, FtpOptions options = {});
+  Ftp(const ModuleView& model, const NamedTensors& anchor, FtpOptions options = {});
 
   /// γ by name; empty before the first step.
-  torch::OrderedDict<std::string, double> radii() const override;
+  NamedNumbers radii() const override;
   /// γ / max n of the last step, which is what tensors were multiplied by where it is not smaller than what
   /// is kept for the direction; see Tpgm::ratios().
-  torch::OrderedDict<std::string, double> ratios() const override;
+  NamedNumbers ratios() const override;
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;
@@ -76,9 +72,10 @@ class Ftp final : public AnchoredMethod {
 
   FtpOptions options_;
   Radii radii_;
-  bool holds_;                        // the weights before their last projection
-  bool stepped_ = false;              // there was a step before, from which to learn
-  std::optional<at::Tensor> slopes_;  // of the step under way
+  HeldCopy held_;
+  bool holds_;                                  // the weights before their last projection
+  bool stepped_ = false;                        // there was a step before, from which to learn
+  std::optional<at::Tensor> radius_gradients_;  // of the step under way
 };
 
 }  // namespace tpgm

@@ -7,23 +7,18 @@
 #include <vector>
 
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
-struct L2SpOptions {
+struct L2SpOptions : AnchoredOptions<L2SpOptions> {
   /// Weight of the penalty. The paper's best: 1e-2 (CLIP), 1e-3 (MoCo-v3).
   TORCH_ARG(double, mu) = 1e-2;
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
 
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("mu", self.mu(), "weight of the squared distance in the loss");
-    visit("exclude", self.exclude(), "parameters to leave unconstrained");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit);
   }
 };
 
@@ -35,8 +30,8 @@ class L2Sp final : public AnchoredMethod {
  public:
   using Options = L2SpOptions;
 
-  explicit L2Sp(torch::nn::Module& module, L2SpOptions options = {});
-  L2Sp(torch::nn::Module& module, const NamedTensors& anchor, L2SpOptions options = {});
+  explicit L2Sp(const ModuleView& model, L2SpOptions options = {});
+  L2Sp(const ModuleView& model, const NamedTensors& anchor, L2SpOptions options = {});
 
   void before_step() override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }

@@ -6,7 +6,7 @@ namespace tpgm {
 
 namespace {
 
-/// Checked before the module is touched.
+// Checked before the model is touched.
 LpFtOptions checked(LpFtOptions options) {
   TORCH_CHECK(options.lp_steps() >= 0, "[LpFt] lp_steps must not be negative, and is ", options.lp_steps());
   return options;
@@ -14,8 +14,8 @@ LpFtOptions checked(LpFtOptions options) {
 
 }  // namespace
 
-LpFt::LpFt(torch::nn::Module& module, LpFtOptions options)
-    : options_(checked(std::move(options))), lp_(module, SubsetOptions().head(options_.head())) {}
+LpFt::LpFt(const ModuleView& model, LpFtOptions options)
+    : options_(checked(std::move(options))), lp_(model, SubsetOptions().head(options_.head())) {}
 
 void LpFt::start_fine_tuning() {
   lp_.unfreeze();
@@ -23,9 +23,7 @@ void LpFt::start_fine_tuning() {
 }
 
 void LpFt::after_step(const Closure&) {
-  if (++step_ == options_.lp_steps()) {
-    start_fine_tuning();
-  }
+  if (++step_ == options_.lp_steps()) start_fine_tuning();
 }
 
 NamedTensors LpFt::state_dict() const {
@@ -41,10 +39,8 @@ void LpFt::load_state_dict(const NamedTensors& state) {
   const bool probing = state["probing"].item<bool>();
   TORCH_CHECK(probing_ || !probing,
               "[LpFt] cannot go back to probing; build the method anew, then load the state");
-  if (!probing) {
-    start_fine_tuning();
-  }
-  step_ = state["step"].item<std::int64_t>();
+  if (!probing) start_fine_tuning();
+  step_ = state["step"].item<int64_t>();
 }
 
 }  // namespace tpgm

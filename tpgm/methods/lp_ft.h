@@ -14,7 +14,7 @@ namespace tpgm {
 struct LpFtOptions {
   TORCH_ARG(std::vector<std::string>, head) = { "head.*" };
   /// Steps of the first phase. 0: until start_fine_tuning() is called.
-  TORCH_ARG(std::int64_t, lp_steps) = 0;
+  TORCH_ARG(int64_t, lp_steps) = 0;
 
  public:
   template <class Self, class Visit>
@@ -26,11 +26,11 @@ struct LpFtOptions {
 };
 
 /// The first phase is Lp; then every parameter that was trainable before trains again.
-class LpFt final : public Method {
+class LpFt final : public Method, public Capturable, public HasPhases {
  public:
   using Options = LpFtOptions;
 
-  explicit LpFt(torch::nn::Module& module, LpFtOptions options = {});
+  explicit LpFt(const ModuleView& model, LpFtOptions options = {});
 
   void start_fine_tuning();
   void next_phase() override { start_fine_tuning(); }
@@ -46,7 +46,7 @@ class LpFt final : public Method {
  private:
   LpFtOptions options_;
   Lp lp_;
-  std::int64_t step_ = 0;
+  int64_t step_ = 0;
   bool probing_ = true;
 };
 

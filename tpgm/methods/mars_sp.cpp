@@ -3,20 +3,20 @@
 #include <ATen/ops/full.h>
 
 namespace tpgm {
-MarsSp::MarsSp(torch::nn::Module& module, MarsSpOptions options)
-    : MarsSp(module, module.named_parameters(), std::move(options)) {}
+MarsSp::MarsSp(const ModuleView& model, MarsSpOptions options)
+    : MarsSp(model, model.named_parameters(), std::move(options)) {}
 
-MarsSp::MarsSp(torch::nn::Module& module, const NamedTensors& anchor, MarsSpOptions options)
-    : AnchoredMethod("MarsSp", module, anchor, options.exclude(), options.norm(), options.anchor_storage()),
-      radii_(at::full({constraints_.size()}, options.radius(), constraints_.scalar_options())) {
+MarsSp::MarsSp(const ModuleView& model, const NamedTensors& anchor, MarsSpOptions options)
+    : AnchoredMethod("MarsSp", model, anchor, options, options.norm()),
+      radii_(at::full({displacements_.size()}, options.radius(), displacements_.scalar_options())) {
   TORCH_CHECK(options.radius() > 0, "[MarsSp] radius must be positive, and is ", options.radius());
 }
 
 void MarsSp::after_step(const Closure&) {
-  constraints_.poll();
-  constraints_.measure();
-  constraints_.project(radii_);
-  constraints_.post();
+  poll();
+  displacements_.measure();
+  displacements_.project(radii_);
+  post();
 }
 
 }  // namespace tpgm

@@ -7,25 +7,20 @@
 #include <vector>
 
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
-struct MarsSpOptions {
+struct MarsSpOptions : AnchoredOptions<MarsSpOptions> {
   /// The radius of every tensor; "inf" is plain fine-tuning. The paper's best: 64 (CLIP), 16 (MoCo-v3).
   TORCH_ARG(double, radius) = 64;
   TORCH_ARG(Norm, norm) = Norm::kMars;
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
 
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("radius", self.radius(), "the radius of every tensor");
     visit("norm", self.norm(), "distance from the anchor");
-    visit("exclude", self.exclude(), "parameters to leave unconstrained");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit);
   }
 };
 
@@ -34,8 +29,8 @@ class MarsSp final : public AnchoredMethod {
  public:
   using Options = MarsSpOptions;
 
-  explicit MarsSp(torch::nn::Module& module, MarsSpOptions options = {});
-  MarsSp(torch::nn::Module& module, const NamedTensors& anchor, MarsSpOptions options = {});
+  explicit MarsSp(const ModuleView& model, MarsSpOptions options = {});
+  MarsSp(const ModuleView& model, const NamedTensors& anchor, MarsSpOptions options = {});
 
   void after_step(const Closure& radius_loss) override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }

@@ -1,29 +1,21 @@
-// The seam between a training loop and a fine-tuning method: three hooks and a state.
+// The seam between a training loop and a fine-tuning method: three hooks, a check and a state. What only some
+// loops and methods have beside them are interfaces of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
+#include <torch/ordered_dict.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tpgm/core/probe.h"
-#include "tpgm/core/selection.h"
+#include "tpgm/io/named_tensors.h"
+#include "tpgm/core/held_out_loss.h"
 
 namespace tpgm {
 
-using NamedNumbers = torch::OrderedDict<std::string, double>;
-
-/// What a step does on the device. Steps of one kind launch the same kernels on the same memory, so that a
-/// loop may record one of them (in a CUDA graph) and replay it in place of the others.
-struct StepPlan {
-  int kind = 0;
-  std::int64_t radius_losses = 0;  ///< how often after_step() calls its closure
-};
-
-/// A fine-tuning method, attached to a module for one training run. A loop calls, in every step,
+/// A fine-tuning method, attached to a model for one training run. A loop calls, in every step,
 ///
 ///     optimizer.zero_grad();
 ///     loss.backward();
@@ -35,7 +27,7 @@ struct StepPlan {
 /// radius data (held out, never training data); methods that learn nothing from it never call it, and it may
 /// be empty.
 ///
-/// A method refers to the module, which must outlive it, stay on its device and keep its types.
+/// A method refers to the model, which must outlive it, stay on its device and keep its types.
 class Method {
  public:
   virtual ~Method() = default;
@@ -49,23 +41,8 @@ class Method {
   /// After the last step.
   virtual void finish(const Closure& radius_loss) { (void)radius_loss; }
 
-  /// The tensors it holds against the anchor; empty if none.
-  virtual std::vector<std::string> constrained() const { return {}; }
-  /// For a log: γ of each tensor, and what its displacement was last multiplied by; empty if there are none
-  /// (yet). Both wait for the device.
-  virtual NamedNumbers radii() const { return NamedNumbers(); }
-  virtual NamedNumbers ratios() const { return NamedNumbers(); }
-
-  /// The loop begins its next phase, with a schedule of its own: of lp-ft, fine-tuning.
-  virtual void next_phase() {}
-
   /// True if after_step() or finish() calls its closure.
   virtual bool needs_radius_data() const { return false; }
-
-  /// The radius losses from now on read these parameters in bfloat16 alone, as autocast's matrix products do
-  /// (matrix_weights() of our models): a method that evaluates them at other weights may then make those in
-  /// that type. Replaces what was said before; with none, they read parameters as they are.
-  virtual void read_in_bfloat16(const std::vector<at::Tensor>& parameters) { (void)parameters; }
 
   /// Throws if a NaN or Inf was seen that has not been reported yet. Hooks report by themselves: on the CPU
   /// at once, on CUDA a step or so later, because they do not wait for the device. This call waits; make it
@@ -73,15 +50,7 @@ class Method {
   /// the weights.
   virtual void check() {}
 
-  /// What the next step will do; none: it cannot be recorded. A method that says something here keeps what it
-  /// needs from step to step in memory of its own that stays where it is, does in a step of one kind the same
-  /// whatever the numbers on the device are, and waits for nothing. It is asked again before every step.
-  virtual std::optional<StepPlan> next_step() const { return std::nullopt; }
-  /// A recorded step was replayed in place of before_step() and after_step(): counters on the host move on.
-  /// Throws as hooks do.
-  virtual void replayed() {}
-
-  /// Everything the method needs to go on bit for bit in another process, except the weights and the anchor.
+  /// Everything the method needs to resume bit for bit in another process, except the weights and the anchor.
   /// All tensors are copies on the CPU.
   virtual NamedTensors state_dict() const { return NamedTensors(); }
   /// Takes over a state saved by the same method, built with the same model, anchor and options.
@@ -89,6 +58,59 @@ class Method {
 
  protected:
   Method() = default;
+};
+
+/// For logs: what a method constrains, and how far. Derive from it beside Method; loops find it by
+/// dynamic_cast.
+class HasRadii {
+ public:
+  virtual ~HasRadii() = default;
+  /// The tensors that are held against the anchor.
+  virtual std::vector<std::string> constrained() const = 0;
+  /// γ of each tensor, and what its displacement was last multiplied by; empty if there are none (yet). Both
+  /// wait for the device.
+  virtual NamedNumbers radii() const { return NamedNumbers(); }
+  virtual NamedNumbers ratios() const { return NamedNumbers(); }
+};
+
+/// What a method that is no HasRadii gives: nothing.
+std::vector<std::string> constrained_by(const Method& method);
+NamedNumbers radii_of(const Method& method);
+NamedNumbers ratios_of(const Method& method);
+
+/// What a step does on the device. Steps of one kind launch the same kernels on the same memory, so that a
+/// loop may capture one of them (in a CUDA graph) and replay it in place of the others.
+struct StepPlan {
+  int kind = 0;
+  int64_t radius_losses = 0;  ///< how often after_step() calls its closure
+};
+
+/// For loops that make steps cheaper: by capturing whole steps in CUDA graphs, and by evaluating radius
+/// losses in bfloat16. Derive from it beside Method; loops find it by dynamic_cast, and run the steps of
+/// other methods as they are.
+class Capturable {
+ public:
+  virtual ~Capturable() = default;
+  /// What the next step will do; none: it cannot be captured. A method that says something here keeps what it
+  /// needs from step to step in memory of its own that stays where it is, does in a step of one kind the same
+  /// whatever the numbers on the device are, and waits for nothing. It is asked again before every step.
+  virtual std::optional<StepPlan> next_step() const { return std::nullopt; }
+  /// A captured step was replayed in place of before_step() and after_step(): counters on the host move on.
+  /// Throws as hooks do.
+  virtual void replayed() {}
+
+  /// The radius losses from now on read these parameters in bfloat16 alone, as autocast's matrix products do:
+  /// a method that evaluates them at other weights may then make those in that type. Replaces what was said
+  /// before; with none, they read parameters as they are.
+  virtual void read_in_bfloat16(const std::vector<at::Tensor>& parameters) { (void)parameters; }
+};
+
+/// For methods of several phases, each with a schedule of its own, that the loop begins; loops find it by
+/// dynamic_cast.
+class HasPhases {
+ public:
+  virtual ~HasPhases() = default;
+  virtual void next_phase() = 0;
 };
 
 }  // namespace tpgm

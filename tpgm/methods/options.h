@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tpgm/base/text.h"
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
 #include "tpgm/core/radii.h"
 
 namespace tpgm {

@@ -23,7 +23,7 @@ using Texts = std::map<std::string, std::string>;
 
 struct Entry {
   MethodInfo info;
-  std::function<std::unique_ptr<Method>(torch::nn::Module&, const NamedTensors&, const Texts&)> make;
+  std::function<std::unique_ptr<Method>(const ModuleView&, const NamedTensors&, const Texts&)> make;
 };
 
 template <class M>
@@ -37,18 +37,16 @@ Entry entry(const std::string& name, const std::string& title, const std::string
     const bool by_loop = option == std::string("head") || option == std::string("lp_steps");
     result.info.options.push_back({option, type_name<T>(), to_text(value), help, by_loop});
   });
-  result.make = [name](torch::nn::Module& module, const NamedTensors& anchor, const Texts& texts) {
+  result.make = [name](const ModuleView& model, const NamedTensors& anchor, const Texts& texts) {
     Options options;
     Options::fields(options, [&](const char* option, auto& value, const char*) {
-      if (const auto text = texts.find(option); text != texts.end()) {
+      if (const auto text = texts.find(option); text != texts.end())
         from_text("[" + name + "] " + option, text->second, value);
-      }
     });
-    if constexpr (std::is_constructible_v<M, torch::nn::Module&, const NamedTensors&, Options>) {
-      return std::make_unique<M>(module, anchor, options);
-    } else {
-      return std::make_unique<M>(module, options);
-    }
+    if constexpr (std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>)
+      return std::make_unique<M>(model, anchor, options);
+    else
+      return std::make_unique<M>(model, options);
   };
   return result;
 }
@@ -89,9 +87,7 @@ const std::vector<Entry>& entries() {
 const std::vector<MethodInfo>& methods() {
   static const auto all = [] {
     std::vector<MethodInfo> result;
-    for (const auto& each : entries()) {
-      result.push_back(each.info);
-    }
+    for (const auto& each : entries()) result.push_back(each.info);
     return result;
   }();
   return all;
@@ -111,7 +107,7 @@ const OptionInfo* MethodInfo::find(const std::string& option) const {
   return nullptr;
 }
 
-std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& module,
+std::unique_ptr<Method> make_method(const std::string& name, const ModuleView& model,
                                     const NamedTensors& anchor, const Texts& options) {
   std::vector<std::string> names;
   for (const auto& each : entries()) {
@@ -120,15 +116,13 @@ std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& 
       continue;
     }
     std::vector<std::string> known;
-    for (const auto& option : each.info.options) {
-      known.push_back(option.name);
-    }
+    for (const auto& option : each.info.options) known.push_back(option.name);
     for (const auto& [option, text] : options) {
       const auto hint = nearest(option, known);
       TORCH_CHECK(hint == option, "[", name, "] has no option '", option, "'",
                   known.empty() ? "; it has none" : "; did you mean '" + hint + "'?");
     }
-    return each.make(module, anchor, options);
+    return each.make(model, anchor, options);
   }
   TORCH_CHECK(false, "[make_method] no method '", name, "'; did you mean '", nearest(name, names), "'?");
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/core/module_view.h"
 #include "tpgm/methods/method.h"
 
 namespace tpgm {
@@ -38,9 +39,9 @@ const std::vector<MethodInfo>& methods();
 /// The one of this name; null if there is none.
 const MethodInfo* find_method(const std::string& name);
 
-/// Builds a method on `module`, with `anchor` as its pre-trained weights (methods without one ignore it).
+/// Builds a method on `model`, with `anchor` as its pre-trained weights (methods without one ignore it).
 /// Throws if the method or an option is unknown, naming the nearest, or a value is not of its option's type.
-std::unique_ptr<Method> make_method(const std::string& name, torch::nn::Module& module,
+std::unique_ptr<Method> make_method(const std::string& name, const ModuleView& model,
                                     const NamedTensors& anchor,
                                     const std::map<std::string, std::string>& options = {});
 

@@ -9,23 +9,18 @@
 #include <vector>
 
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
-struct SpdOptions {
+struct SpdOptions : AnchoredOptions<SpdOptions> {
   /// λ, the strength of the decay; the authors sweep 0.5 to 3.
   TORCH_ARG(double, lambda) = 1;
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
 
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("lambda", self.lambda(), "strength of the decay");
-    visit("exclude", self.exclude(), "parameters to leave unconstrained");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit);
   }
 };
 
@@ -36,8 +31,8 @@ class Spd final : public AnchoredMethod {
  public:
   using Options = SpdOptions;
 
-  explicit Spd(torch::nn::Module& module, SpdOptions options = {});
-  Spd(torch::nn::Module& module, const NamedTensors& anchor, SpdOptions options = {});
+  explicit Spd(const ModuleView& model, SpdOptions options = {});
+  Spd(const ModuleView& model, const NamedTensors& anchor, SpdOptions options = {});
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;

@@ -3,40 +3,22 @@
 #include <algorithm>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/names.h"
 
 namespace tpgm {
-namespace {
 
-/// Any module with running statistics of its own: torch::nn::BatchNorm*, and those of other libraries.
-bool is_batch_norm(const torch::nn::Module& module) {
-  const auto buffers = module.named_buffers(/*recurse=*/false);
-  return buffers.contains("running_mean") && buffers.contains("running_var");
-}
-
-/// Calls f(owner of the parameter, its own name, its full name, the parameter).
-template <class F>
-void for_each_parameter(const torch::nn::Module& module, const std::string& prefix, F& f) {
-  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
-    f(module, item.key(), prefix + item.key(), item.value());
-  }
-  for (const auto& child : module.named_children()) {
-    for_each_parameter(*child.value(), prefix + child.key() + ".", f);
-  }
-}
-
-}  // namespace
-
-Subset::Subset(const std::string& owner, torch::nn::Module& module, const SubsetOptions& options,
+Subset::Subset(const std::string& owner, const ModuleView& model, const SubsetOptions& options,
                const Keep& keep) try {
-  check_globs("head", options.head(), module.named_parameters().keys());
+  const auto parameters = model.named_parameters();
+  check_globs("head", options.head(), parameters.keys());
   std::vector<at::Tensor> trained, others;
-  auto sort = [&](const torch::nn::Module& direct, const std::string& own, const std::string& full,
-                  const at::Tensor& parameter) {
+  for (const auto& item : parameters) {
+    const auto& name = item.key();
     const bool head = std::any_of(options.head().begin(), options.head().end(),
-                                  [&](const auto& glob) { return matches(glob, full); });
-    (head || keep(direct, own) ? trained : others).push_back(parameter);
-  };
-  for_each_parameter(module, "", sort);
+                                  [&](const auto& glob) { return matches(glob, name); });
+    const size_t own = name.rfind('.') + 1;  // 0 where there is no dot
+    (head || keep(name.substr(0, own), name.substr(own)) ? trained : others).push_back(item.value());
+  }
   for (auto& parameter : others) {
     // A tied parameter trains if any of its names does.
     const bool tied = std::any_of(trained.begin(), trained.end(),
@@ -52,20 +34,21 @@ Subset::Subset(const std::string& owner, torch::nn::Module& module, const Subset
 }
 
 void Subset::unfreeze() {
-  for (auto& parameter : frozen_) {
-    parameter.set_requires_grad(true);
-  }
+  for (auto& parameter : frozen_) parameter.set_requires_grad(true);
   frozen_.clear();
 }
 
-Lp::Lp(torch::nn::Module& module, SubsetOptions options)
-    : Subset("Lp", module, options, [](const auto&, const auto&) { return false; }) {}
+Lp::Lp(const ModuleView& model, SubsetOptions options)
+    : Subset("Lp", model, options, [](const auto&, const auto&) { return false; }) {}
 
-Pf::Pf(torch::nn::Module& module, SubsetOptions options)
-    : Subset("Pf", module, options, [](const auto& direct, const auto&) { return is_batch_norm(direct); }) {}
+// Any module with running statistics of its own: torch::nn::BatchNorm*, and those of other libraries.
+Pf::Pf(const ModuleView& model, SubsetOptions options)
+    : Subset("Pf", model, options, [buffers = model.named_buffers()](const auto& path, const auto&) {
+        return buffers.contains(path + "running_mean") && buffers.contains(path + "running_var");
+      }) {}
 
-BitFit::BitFit(torch::nn::Module& module, SubsetOptions options)
-    : Subset("BitFit", module, options,
+BitFit::BitFit(const ModuleView& model, SubsetOptions options)
+    : Subset("BitFit", model, options,
              [](const auto&, const auto& own) { return own == "bias" || own.ends_with("_bias"); }) {}
 
 }  // namespace tpgm

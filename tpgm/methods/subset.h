@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/core/module_view.h"
 #include "tpgm/methods/method.h"
 #include "tpgm/methods/options.h"
 
@@ -29,7 +30,7 @@ struct SubsetOptions {
 ///
 /// BatchNorm's running statistics still follow the training data while the module is in train() mode; for
 /// features that stay exactly as they were, keep the backbone in eval() mode.
-class Subset : public Method {
+class Subset : public Method, public Capturable {
  public:
   using Options = SubsetOptions;
 
@@ -39,9 +40,10 @@ class Subset : public Method {
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
 
  protected:
-  using Keep = std::function<bool(const torch::nn::Module& module, const std::string& name)>;
-  /// keep(direct owner, own name) decides on parameters outside the head.
-  Subset(const std::string& owner, torch::nn::Module& module, const SubsetOptions& options, const Keep& keep);
+  using Keep = std::function<bool(const std::string& path, const std::string& own)>;
+  /// keep(path of the module that holds it, with a dot behind, own name) decides on parameters outside the
+  /// head.
+  Subset(const std::string& owner, const ModuleView& model, const SubsetOptions& options, const Keep& keep);
 
  private:
   std::vector<at::Tensor> frozen_;
@@ -50,19 +52,19 @@ class Subset : public Method {
 /// Linear probing: only the head trains.
 class Lp final : public Subset {
  public:
-  explicit Lp(torch::nn::Module& module, SubsetOptions options = {});
+  explicit Lp(const ModuleView& model, SubsetOptions options = {});
 };
 
 /// Partial Fusion (Kanavati and Tsuneki, 2021): BatchNorm's weights and biases and the head train.
 class Pf final : public Subset {
  public:
-  explicit Pf(torch::nn::Module& module, SubsetOptions options = {});
+  explicit Pf(const ModuleView& model, SubsetOptions options = {});
 };
 
 /// BitFit (Zaken et al., ACL 2022): biases and the head train.
 class BitFit final : public Subset {
  public:
-  explicit BitFit(torch::nn::Module& module, SubsetOptions options = {});
+  explicit BitFit(const ModuleView& model, SubsetOptions options = {});
 };
 
 }  // namespace tpgm

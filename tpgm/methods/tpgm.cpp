@@ -20,8 +20,8 @@ RadiiOptions radii_options(const TpgmOptions& options) {
       .optimizer(options.radius_optimizer());
 }
 
-/// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
-/// globs.
+// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
+// globs.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
                                    const std::vector<std::string>& globs) try {
   check_globs("groups", globs, names);
@@ -43,61 +43,54 @@ std::vector<std::string> groups_of(const std::vector<std::string>& names,
 
 }  // namespace
 
-Tpgm::Tpgm(torch::nn::Module& module, TpgmOptions options)
-    : Tpgm(module, module.named_parameters(), std::move(options)) {}
+Tpgm::Tpgm(const ModuleView& model, TpgmOptions options)
+    : Tpgm(model, model.named_parameters(), std::move(options)) {}
 
-Tpgm::Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options)
-    : AnchoredMethod("Tpgm", module, anchor, options.exclude(), norm_of(options), options.anchor_storage()),
+Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions options)
+    : AnchoredMethod("Tpgm", model, anchor, options, norm_of(options)),
       options_(std::move(options)),
       radius_steps_(options_.radius_steps_or_default()),
-      radii_(radii_options(options_), groups_of(constraints_.names(), options_.groups()),
-             constraints_.scalar_options(), constraints_.report()),
-      probe_(name_, module, constraints_.device()) {
+      radii_(radii_options(options_), groups_of(displacements_.names(), options_.groups()),
+             displacements_.scalar_options(), displacements_.flag().report()),
+      held_out_loss_(name_, model, displacements_.device()) {
   TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
               "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
-/// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
+// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
-  constraints_.poll();
-  // On the device's own time nothing waits, and a flag holds back what is not finite. The first call, and
-  // every call with an optimizer that knows no flag, waits instead.
-  const bool wait = constraints_.device().is_cpu() || !radii_.initialised() || !radii_.updates_on_device();
-  const auto before = wait ? radii_.snapshot() : Radii::Snapshot();
+  poll();
+  // On CUDA nothing waits where the radii know a way back by themselves.
+  const bool wait = displacements_.device().is_cpu() || radii_.must_wait();
   const auto check_if_waiting = [&] {
-    if (wait) {
-      constraints_.check();
-    }
+    if (wait) check();
   };
-  auto projected = radius_steps_ > 0 ? constraints_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
+  auto projected =
+      radius_steps_ > 0 ? displacements_.room_for_copies(in_bfloat16_) : std::vector<at::Tensor>();
   const bool at_once = radius_steps_ > 0 && radii_.known_before_measuring();
-  if (at_once) {
-    constraints_.measure_and_project_into(projected, radii_.values());
-  } else {
-    constraints_.measure();
-  }
+  if (at_once)
+    displacements_.measure_and_project_into(projected, radii_.values());
+  else
+    displacements_.measure();
   at::Tensor loss;
+  radii_.remember();
   try {
     check_if_waiting();
-    if (!wait) {
-      radii_.save_at_next_call();
-    }
-    radii_.prepare(constraints_.smallest(), constraints_.largest());
-    for (std::int64_t i = 0; i < radius_steps_; ++i) {
-      if (i > 0 || !at_once) {
-        constraints_.project_into(projected, radii_.values());
-      }
-      auto result = probe_.evaluate(radius_loss, constraints_.tensors(), projected);
+    radii_.prepare(displacements_.smallest(), displacements_.largest());
+    for (int64_t i = 0; i < radius_steps_; ++i) {
+      if (i > 0 || !at_once) displacements_.project_into(projected, radii_.values());
+      auto result = held_out_loss_.evaluate(radius_loss, displacements_.tensors(), projected);
       loss = std::move(result.loss);
-      constraints_.expect_finite_loss(loss);
-      const auto slopes = constraints_.slopes(result.gradients, radii_.values(), kernels::Rows::kAtOrBeyond);
+      displacements_.flag().expect_finite(loss);
+      const auto gradients =
+          displacements_.radius_gradients(result.gradients, radii_.values(), Rows::kAtOrBeyond);
       check_if_waiting();
-      radii_.update(slopes, constraints_.largest());
-      radii_.prepare(constraints_.smallest(), constraints_.largest());
+      radii_.update(gradients, displacements_.largest());
+      radii_.prepare(displacements_.smallest(), displacements_.largest());
     }
   } catch (...) {
-    wait ? radii_.roll_back(before) : radii_.go_back();
+    radii_.go_back();
     throw;
   }
   return loss;
@@ -105,36 +98,27 @@ at::Tensor Tpgm::learn(const Closure& radius_loss) {
 
 void Tpgm::learn_and_project(const Closure& radius_loss) {
   learn(radius_loss);
-  constraints_.project(radii_.values());
-  constraints_.post();
+  displacements_.project(radii_.values());
+  post();
 }
 
 at::Tensor Tpgm::update_radii(const Closure& radius_loss) {
   auto loss = learn(radius_loss);
-  constraints_.post();
+  post();
   return loss;
 }
 
 void Tpgm::project() {
-  constraints_.poll();
-  const bool wait = !radii_.initialised() || !radii_.updates_on_device();
-  constraints_.measure();
-  if (wait) {
-    constraints_.check();
-  } else {
-    radii_.save_at_next_call();
-  }
-  constraints_.project(radii_.prepare(constraints_.smallest(), constraints_.largest()));
-  constraints_.post();
+  poll();
+  displacements_.measure();
+  radii_.must_wait() ? check() : radii_.remember();
+  displacements_.project(radii_.prepare(displacements_.smallest(), displacements_.largest()));
+  post();
 }
 
 Tpgm::Kind Tpgm::kind() const {
-  if (options_.every().at_end()) {
-    return kNothing;
-  }
-  if (step_ % options_.every().steps == 0) {
-    return kLearn;
-  }
+  if (options_.every().at_end()) return kNothing;
+  if (step_ % options_.every().steps == 0) return kLearn;
   return options_.project() == ProjectWhen::kAlways ? kProject : kNothing;
 }
 
@@ -154,9 +138,7 @@ void Tpgm::after_step(const Closure& radius_loss) {
 
 std::optional<StepPlan> Tpgm::next_step() const {
   const auto next = kind();
-  if (next != kNothing && !(radii_.initialised() && radii_.updates_on_device())) {
-    return std::nullopt;  // it waits for the device
-  }
+  if (next != kNothing && radii_.must_wait()) return std::nullopt;  // for the device
   return StepPlan{next, next == kLearn ? radius_steps_ : 0};
 }
 
@@ -166,38 +148,34 @@ void Tpgm::replayed() {
 }
 
 void Tpgm::finish(const Closure& radius_loss) {
-  if (options_.every().at_end()) {
-    learn_and_project(radius_loss);
-  }
-  constraints_.check();
+  if (options_.every().at_end()) learn_and_project(radius_loss);
+  displacements_.flag().check();
 }
 
-torch::OrderedDict<std::string, double> Tpgm::radii() const {
-  return radii_.initialised() ? constraints_.by_name(radii_.values())
-                              : torch::OrderedDict<std::string, double>();
+NamedNumbers Tpgm::radii() const {
+  return radii_.initialised() ? displacements_.by_name(radii_.values()) : NamedNumbers();
 }
 
-torch::OrderedDict<std::string, double> Tpgm::ratios() const {
-  return radii_.initialised() ? constraints_.by_name(radii_.ratios())
-                              : torch::OrderedDict<std::string, double>();
+NamedNumbers Tpgm::ratios() const {
+  return radii_.initialised() ? displacements_.by_name(radii_.ratios()) : NamedNumbers();
 }
 
 NamedTensors Tpgm::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "step", step_);
-  put(state, "scale", static_cast<std::int64_t>(options_.scale()));
+  put(state, "scale", static_cast<int64_t>(options_.scale()));
   put(state, "radii.", radii_.state_dict());
-  put(state, "probe.", probe_.state_dict());
+  put(state, "probe.", held_out_loss_.state_dict());  // as files have it
   return state;
 }
 
 void Tpgm::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
-  TORCH_CHECK(get_int(state, "scale") == static_cast<std::int64_t>(options_.scale()),
+  TORCH_CHECK(get_int(state, "scale") == static_cast<int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
   radii_.load_state_dict(name_, get_part(state, "radii."));
-  probe_.load_state_dict(get_part(state, "probe."));
+  held_out_loss_.load_state_dict(get_part(state, "probe."));
   step_ = step;
 }
 

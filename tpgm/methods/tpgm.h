@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/core/held_out_loss.h"
 #include "tpgm/core/radii.h"
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
@@ -25,13 +25,13 @@ struct Words<ProjectWhen> {
                                                                 {ProjectWhen::kOnUpdate, "on-update"}};
 };
 
-struct TpgmOptions {
+struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   /// Default: kMars while training, kL2 with every = end.
   TORCH_ARG(std::optional<Norm>, norm);
   /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
   TORCH_ARG(Every, every) = 1;
   /// Radius updates per call, each on a fresh batch. Default: see radius_steps_or_default().
-  TORCH_ARG(std::optional<std::int64_t>, radius_steps);
+  TORCH_ARG(std::optional<int64_t>, radius_steps);
   TORCH_ARG(double, radius_lr) = 1e-2;
   TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
   TORCH_ARG(double, eps) = 1e-8;
@@ -44,9 +44,6 @@ struct TpgmOptions {
   TORCH_ARG(double, tv) = 0;
   /// Globs, one per group of `tv`. Default: residual or transformer blocks, from the names (block_name()).
   TORCH_ARG(std::vector<std::string>, groups);
-  /// Globs of parameters to leave unconstrained, such as a new head.
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
   /// Another optimizer for the radii than Adam; see RadiiOptions::optimizer.
   TORCH_ARG(OptimizerFactory, radius_optimizer) = nullptr;
 
@@ -68,9 +65,7 @@ struct TpgmOptions {
     visit("mu", self.mu(), "TPGM-C: weight of the squared radii in their loss");
     visit("tv", self.tv(), "weight of the ratios' total variation within a block");
     visit("groups", self.groups(), "one glob per group of tv; empty: blocks by name");
-    visit("exclude", self.exclude(), "parameters to leave unconstrained");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit);
   }
 };
 
@@ -83,8 +78,8 @@ struct TpgmOptions {
 ///     tpgm.step([&] { return loss(model, held_out.next()); });
 ///
 /// Learning radii needs one ordinary forward and backward pass per radius step, in eval() mode, and changes
-/// nothing but the weights and the radii: see Probe. If anything is NaN or Inf, weights, radii and their
-/// optimizer are as before the call.
+/// nothing but the weights and the radii: see HeldOutLoss. If anything is NaN or Inf, weights, radii and
+/// their optimizer are as before the call.
 ///
 /// Memory: the anchor, and while radii are being learned a copy of the weights and one of their gradients
 /// (half of each with read_in_bfloat16()).
@@ -92,10 +87,10 @@ class Tpgm final : public AnchoredMethod {
  public:
   using Options = TpgmOptions;
 
-  /// The anchor is what the module holds now.
-  explicit Tpgm(torch::nn::Module& module, TpgmOptions options = {});
+  /// The anchor is what the model holds now.
+  explicit Tpgm(const ModuleView& model, TpgmOptions options = {});
   /// The anchor is given by name, for example by load_state_dict(file). It is copied.
-  Tpgm(torch::nn::Module& module, const NamedTensors& anchor, TpgmOptions options = {});
+  Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions options = {});
 
   /// One step of the loop: learn radii if it is time to, then project. The same as after_step(). With every =
   /// kEnd only finish() does anything.
@@ -108,10 +103,10 @@ class Tpgm final : public AnchoredMethod {
   void project();
 
   /// γ by name; empty before the first call. Waits for the device.
-  torch::OrderedDict<std::string, double> radii() const override;
+  NamedNumbers radii() const override;
   /// What the displacement was multiplied by at the last projection or update, γ / max n; for Norm::kMars
   /// that of the farthest row. 1 for a tensor that has not moved. Empty before the first call.
-  torch::OrderedDict<std::string, double> ratios() const override;
+  NamedNumbers ratios() const override;
 
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
@@ -131,11 +126,11 @@ class Tpgm final : public AnchoredMethod {
   at::Tensor learn(const Closure& radius_loss);
 
   TpgmOptions options_;
-  std::int64_t radius_steps_;
+  int64_t radius_steps_;
   Radii radii_;
-  Probe probe_;
+  HeldOutLoss held_out_loss_;
   std::vector<at::Tensor> in_bfloat16_;  // of the parameters, those that radius losses read so
-  std::int64_t step_ = 0;
+  int64_t step_ = 0;
 };
 
 }  // namespace tpgm

@@ -6,11 +6,11 @@
 
 namespace tpgm {
 
-Wise::Wise(torch::nn::Module& module, WiseOptions options)
-    : Wise(module, named_tensors(module), std::move(options)) {}
+Wise::Wise(const ModuleView& model, WiseOptions options)
+    : Wise(model, named_tensors(model), std::move(options)) {}
 
-Wise::Wise(torch::nn::Module& module, const NamedTensors& anchor, WiseOptions options)
-    : AnchoredMethod("Wise", select_with_buffers("Wise", module, anchor, options.exclude()), Norm::kL2,
+Wise::Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions options)
+    : AnchoredMethod("Wise", select_with_buffers("Wise", model, anchor, options.exclude()), Norm::kL2,
                      options.anchor_storage()),
       options_(std::move(options)) {
   TORCH_CHECK(std::isfinite(options_.ratio()), "[Wise] ratio must be a number, and is ", options_.ratio());
@@ -18,9 +18,10 @@ Wise::Wise(torch::nn::Module& module, const NamedTensors& anchor, WiseOptions op
 
 void Wise::finish(const Closure&) {
   TORCH_CHECK(!finished_, "[Wise] finish() was called before; the model is interpolated already");
-  constraints_.measure();
-  constraints_.interpolate(at::full({constraints_.size()}, options_.ratio(), constraints_.scalar_options()));
-  constraints_.check();
+  displacements_.measure();
+  displacements_.interpolate(
+      at::full({displacements_.size()}, options_.ratio(), displacements_.scalar_options()));
+  displacements_.flag().check();
   finished_ = true;
 }
 

@@ -7,23 +7,18 @@
 #include <vector>
 
 #include "tpgm/methods/anchored_method.h"
-#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
-struct WiseOptions {
+struct WiseOptions : AnchoredOptions<WiseOptions> {
   /// 0 is the pre-trained model, 1 the fine-tuned one.
   TORCH_ARG(double, ratio) = 0.5;
-  TORCH_ARG(std::vector<std::string>, exclude);
-  TORCH_ARG(AnchorStorage, anchor_storage) = AnchorStorage::kWeights;
 
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("ratio", self.ratio(), "0: the pre-trained model, 1: the fine-tuned one");
-    visit("exclude", self.exclude(), "parameters and buffers to leave as fine-tuned");
-    visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+    visit_anchored(self, visit, "parameters and buffers to leave as fine-tuned");
   }
 };
 
@@ -33,9 +28,9 @@ class Wise final : public AnchoredMethod {
  public:
   using Options = WiseOptions;
 
-  explicit Wise(torch::nn::Module& module, WiseOptions options = {});
+  explicit Wise(const ModuleView& model, WiseOptions options = {});
   /// `anchor` has to hold the buffers, too.
-  Wise(torch::nn::Module& module, const NamedTensors& anchor, WiseOptions options = {});
+  Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions options = {});
 
   /// May be called once: a second call would interpolate what is already interpolated.
   void finish(const Closure& radius_loss) override;

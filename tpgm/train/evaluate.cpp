@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "tpgm/base/untrusted.h"
-#include "tpgm/core/eval_mode.h"
+#include "tpgm/core/module_view.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm {

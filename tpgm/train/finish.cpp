@@ -85,7 +85,7 @@ std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
 void RadiusHistory::note(const Method& method) {
   const int64_t step = steps_++;
   if (step % stride_ != 0) return;
-  radii_.emplace_back(step, method.radii());
+  radii_.emplace_back(step, radii_of(method));
   if (radii_.size() < kMostPoints) return;
   stride_ *= 2;
   std::erase_if(radii_, [this](const auto& each) { return each.first % stride_ != 0; });
@@ -93,11 +93,11 @@ void RadiusHistory::note(const Method& method) {
 
 void RadiusHistory::write(RunLog& log, int64_t step, const Method& method) const {
   for (const auto& [radius_step, radii] : radii_) log.radii(step, radii, NamedNumbers(), radius_step);
-  log.radii(step, method.radii(), method.ratios(), steps_ > 0 ? std::optional(steps_) : std::nullopt);
+  log.radii(step, radii_of(method), ratios_of(method), steps_ > 0 ? std::optional(steps_) : std::nullopt);
 }
 
 std::string returned_tensors(const Method& method) {
-  const auto ratios = method.ratios();
+  const auto ratios = ratios_of(method);
   if (!method.needs_radius_data() || ratios.is_empty()) return "";
   const auto values = ratios.values();
   const auto back = std::count_if(values.begin(), values.end(), [](double ratio) { return ratio < 1e-3; });

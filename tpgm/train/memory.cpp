@@ -65,7 +65,7 @@ MemoryEstimate estimate_memory(Setup& setup) {
     result.weights += bytes_of(item.value());
   }
   int64_t trainable = 0, anchored = 0;
-  const auto constrained = setup.method->constrained();
+  const auto constrained = constrained_by(*setup.method);
   for (const auto& item : setup.model->named_parameters()) {
     const int64_t bytes = bytes_of(item.value());
     result.weights += bytes;

@@ -77,14 +77,16 @@ TrainingStep::TrainingStep(Classifier& model, Method& method, Optimizer& optimiz
                            const StepOptions& options)
     : model_(model),
       method_(method),
+      capturable_(dynamic_cast<Capturable*>(&method)),
       optimizer_(optimizer),
       options_(options),
       tensors_(named_tensors(model).values()) {
-  method_.read_in_bfloat16(options_.amp() ? matrix_weights(model_) : std::vector<at::Tensor>());
+  if (capturable_)
+    capturable_->read_in_bfloat16(options_.amp() ? matrix_weights(model_) : std::vector<at::Tensor>());
 }
 
 TrainingStep::~TrainingStep() {
-  if (options_.amp()) method_.read_in_bfloat16({});
+  if (options_.amp() && capturable_) capturable_->read_in_bfloat16({});
 }
 
 at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
@@ -118,10 +120,10 @@ void TrainingStep::follow_changes() {
 }
 
 bool TrainingStep::records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets) {
-  if (!options_.cuda_graph() || options_.batches() != 1 || !images.is_cuda()) return false;
+  if (!capturable_ || !options_.cuda_graph() || options_.batches() != 1 || !images.is_cuda()) return false;
   follow_changes();
   if (data_ != Layouts{Layout(images), Layout(labels), Layout(targets)}) return false;
-  const auto plan = method_.next_step();
+  const auto plan = capturable_->next_step();
   const auto kind = plan ? kinds_.find(plan->kind) : kinds_.end();
   if (kind == kinds_.end()) return false;
   // The first is recorded when all kinds seen so far can be: a step that runs as it is needs its memory
@@ -135,7 +137,7 @@ TrainingStep::Result TrainingStep::step(const at::Tensor& images, const at::Tens
                                         const NextRadiusBatch& next_radius_batch) {
   std::deque<RadiusBatch> fetched;
   if (records(images, labels, targets)) {
-    const auto plan = *method_.next_step();
+    const auto plan = *capturable_->next_step();
     TORCH_CHECK(next_radius_batch || plan.radius_losses == 0,
                 "[TrainingStep] the method learns from radius data, and there are none");
     Kind& kind = kinds_[plan.kind];
@@ -194,7 +196,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   // The graph writes to the same memory again in the next step.
   const Result result = {recording->result.loss.clone(), recording->result.right.clone()};
   kind.recording = std::move(recording);
-  if (!is_new) method_.replayed();  // a new one has called the hooks
+  if (!is_new) capturable_->replayed();  // a new one has called the hooks
   return result;
 }
 
@@ -236,7 +238,7 @@ TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tenso
 }
 
 void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
-  const auto plan = method_.next_step();
+  const auto plan = capturable_ ? capturable_->next_step() : std::nullopt;
   Layouts radius_data;
   optimizer_.set_lr(lr);
   const auto loss = [&] {

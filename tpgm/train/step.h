@@ -35,8 +35,8 @@ struct StepOptions {
 };
 
 /// Refers to model, method and optimizer, which must outlive it. With amp the method is told what is read in
-/// bf16 (Method::read_in_bfloat16) as long as this lives, so give it to one of these at a time: destroy the
-/// last before you make the next.
+/// bf16 (Capturable::read_in_bfloat16) as long as this lives, so give it to one of these at a time: destroy
+/// the last before you make the next.
 ///
 /// Nothing here waits for the device, but for the few steps that are being recorded, the first product or
 /// convolution of each shape where the fastest is searched for (kernels/products.h), and a method that waits
@@ -128,6 +128,7 @@ class TrainingStep {
 
   Classifier& model_;
   Method& method_;
+  Capturable* capturable_;  // the method, if it is that
   Optimizer& optimizer_;
   StepOptions options_;
   std::vector<at::Tensor> tensors_;  // parameters and buffers

@@ -98,7 +98,7 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::begin_phase() {
-  method_.next_phase();
+  if (auto* phases = dynamic_cast<HasPhases*>(&method_)) phases->next_phase();
   optimizer_.reset();
   state_.best = -1;  // the result is one of this phase
   say(fmt::format("phase {} begins", schedule_.phases()[schedule_.phase(state_.step)].name));
@@ -235,7 +235,7 @@ void Trainer::log_step() {
     log_->scalar("train/accuracy", sums.accuracy(), state_.step);
     log_->scalar("train/lr", lr, state_.step);
     log_->scalar("train/images_s", images_s, state_.step);
-    log_->radii(state_.step, method_.radii(), method_.ratios());
+    log_->radii(state_.step, radii_of(method_), ratios_of(method_));
   }
   state_.window = {};
   clock_.restart(state_.window);

@@ -3,13 +3,12 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tpgm/core/selection.h"
+#include "tpgm/core/module_view.h"
 
 namespace tpgm {
 
@@ -21,23 +20,23 @@ using Closure = std::function<at::Tensor()>;
 /// Afterwards everything else is as before: the gradients in .grad, the training flag of every submodule,
 /// buffers, and the global random streams. Closures have a random stream of their own that goes on from call
 /// to call, so one that draws its batch with torch::randint sees fresh batches and does not disturb the
-/// training data's order. In a graph that is being recorded (see capturing()) they have none, and must draw
+/// training data's order. While a graph is captured (see capturing()) they have none, and must draw
 /// nothing: the random streams are left alone.
-class Probe {
+class HeldOutLoss {
  public:
-  /// Keeps a reference to `module`. The closures' stream starts from the global seed of this moment.
-  Probe(std::string owner, torch::nn::Module& module, at::Device device);
+  /// `owner` is for messages. The closures' stream starts from the global seed of this moment.
+  HeldOutLoss(std::string owner, ModuleView module, at::Device device);
 
   struct Result {
     at::Tensor loss;  ///< Detached.
     std::vector<at::Tensor>
         gradients;  ///< One per parameter; undefined where the loss does not depend on it.
   };
-  /// With `values`, the parameters hold those meanwhile in place of their own, which nobody touches: one for
-  /// each, of its shape; the gradients are then of the values' types. A parameter of the module that sees the
-  /// memory of one of them sees the same of its value (in its own type).
-  /// Throws, with everything put back, if the closure throws, its loss is not a scalar or depends on none of
-  /// the `parameters`, or it is seen to change a buffer of the module.
+  /// With `values` (one for each parameter, of its shape), the parameters hold those meanwhile, and their own
+  /// are not touched; the gradients are then of the values' types. A parameter of the module that shares
+  /// memory with one of them sees the same part of its value (in its own type). Throws, with everything put
+  /// back, if the closure throws, its loss is not a scalar or depends on none of the `parameters`, or it is
+  /// seen to change a buffer of the module.
   Result evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
                   const std::vector<at::Tensor>& values = {});
 
@@ -52,7 +51,7 @@ class Probe {
     at::Tensor state;
   };
   std::string owner_;
-  torch::nn::Module* module_;
+  ModuleView module_;
   at::Device device_;
   std::vector<Stream> streams_;
 };

@@ -1,4 +1,4 @@
-#include "tpgm/core/probe.h"
+#include "tpgm/core/held_out_loss.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -17,15 +17,14 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tpgm/core/eval_mode.h"
 #include "tpgm/core/memory_order.h"
 #include "tpgm/core/stream.h"
 
 namespace tpgm {
 namespace {
 
-/// Runs in destructors, where an error (of a CUDA device that has already failed, say) must not hide the
-/// first one.
+// Runs in destructors, where an error (of a CUDA device that has already failed, say) must not hide the
+// first one.
 template <class Call>
 void regardless(Call&& call) noexcept {
   try {
@@ -44,8 +43,8 @@ void set_state(at::Generator& generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-/// The generator runs from `state` while this lives; then `state` has where it got to, and the generator is
-/// as it was.
+// The generator runs from `state` while this lives; then `state` has where it got to, and the generator is
+// as it was.
 class BorrowedStream {
  public:
   BorrowedStream(at::Generator& generator, at::Tensor& state)
@@ -67,8 +66,8 @@ class BorrowedStream {
   at::Tensor global_;
 };
 
-/// The state of a stream of its own, that follows from the generator's seed and leaves the generator as it
-/// is.
+// The state of a stream of its own, that follows from the generator's seed and leaves the generator as it
+// is.
 at::Tensor forked_state(at::Generator& generator) {
   const auto global = get_state(generator);
   {
@@ -80,24 +79,23 @@ at::Tensor forked_state(at::Generator& generator) {
   return forked;
 }
 
-/// The module's .grad, out of the closure's way and put back on destruction. Handles move, values do not.
+// The parameters' .grad, out of the closure's way and put back on destruction. Handles move, values do not.
 class ParkedGradients {
  public:
-  explicit ParkedGradients(const torch::nn::Module& module) : parameters_(module.parameters()) {
+  explicit ParkedGradients(const NamedTensors& parameters) : parameters_(parameters.values()) {
     for (auto& parameter : parameters_) {
       gradients_.push_back(parameter.grad());
       parameter.mutable_grad().reset();
     }
   }
   ~ParkedGradients() {
-    for (auto k = parameters_.size(); k-- > 0;) {  // backwards: a tied parameter was parked at its first name
+    for (auto k = parameters_.size(); k-- > 0;)  // backwards: a tied parameter was parked at its first name
       parameters_[k].mutable_grad() = gradients_[k];
-    }
   }
   ParkedGradients(const ParkedGradients&) = delete;
   ParkedGradients& operator=(const ParkedGradients&) = delete;
 
-  /// True if somebody has called backward() meanwhile.
+  // True if backward() was called meanwhile.
   bool any_new() const {
     return std::any_of(parameters_.begin(), parameters_.end(),
                        [](const auto& each) { return each.grad().defined(); });
@@ -107,7 +105,7 @@ class ParkedGradients {
   std::vector<at::Tensor> parameters_, gradients_;
 };
 
-/// The values of a module's buffers, put back on destruction. All of one type are copied in one go.
+// The values of a module's buffers, put back on destruction. All of one type are copied in one go.
 class UnchangedBuffers {
  public:
   explicit UnchangedBuffers(const NamedTensors& buffers) {
@@ -117,16 +115,12 @@ class UnchangedBuffers {
       group.buffers.push_back(buffer.value());
       group.values.push_back(at::empty_like(buffer.value()));
     }
-    for (auto& [type, group] : groups_) {
-      at::_foreach_copy_(group.values, group.buffers);
-    }
+    for (auto& [type, group] : groups_) at::_foreach_copy_(group.values, group.buffers);
   }
   ~UnchangedBuffers() {
     regardless([this] {
       const at::NoGradGuard no_grad;
-      for (auto& [type, group] : groups_) {
-        at::_foreach_copy_(group.buffers, group.values);
-      }
+      for (auto& [type, group] : groups_) at::_foreach_copy_(group.buffers, group.values);
     });
   }
   UnchangedBuffers(const UnchangedBuffers&) = delete;
@@ -139,31 +133,29 @@ class UnchangedBuffers {
   std::map<at::ScalarType, Group> groups_;
 };
 
-/// Parameters with other values, and their own again on destruction.
+// Parameters with other values, and their own again on destruction.
 class OtherValues {
  public:
-  OtherValues(const torch::nn::Module& module, const std::vector<at::Tensor>& parameters,
+  OtherValues(const NamedTensors& all, const std::vector<at::Tensor>& parameters,
               const std::vector<at::Tensor>& values)
       : OtherValues() {  // whose destructor runs if this one throws
     if (values.empty()) return;
-    std::unordered_map<const void*, std::vector<std::size_t>> in_storage;
+    std::unordered_map<const void*, std::vector<size_t>> in_storage;
     std::unordered_set<const at::TensorImpl*> given;
-    for (std::size_t k = 0; k < parameters.size(); ++k) {
+    for (size_t k = 0; k < parameters.size(); ++k)
       if (given.insert(parameters[k].unsafeGetTensorImpl()).second && parameters[k].numel() > 0)
         in_storage[parameters[k].storage().unsafeGetStorageImpl()].push_back(k);
-    }
     // Before anything is replaced: who shares memory is seen in their own.
     std::vector<std::pair<at::Tensor, at::Tensor>> others;
-    for (const auto& item : module.named_parameters()) {
+    for (const auto& item : all) {
       const auto& other = item.value();
       if (!given.insert(other.unsafeGetTensorImpl()).second || other.numel() == 0) continue;
       const auto place = in_storage.find(other.storage().unsafeGetStorageImpl());
-      for (const auto k : place == in_storage.end() ? std::vector<std::size_t>() : place->second) {
+      for (const auto k : place == in_storage.end() ? std::vector<size_t>() : place->second)
         if (overlap(other, parameters[k]))
           others.emplace_back(other, as_view_of(values[k], other, parameters[k], item.key()));
-      }
     }
-    for (std::size_t k = 0; k < parameters.size(); ++k) replace(parameters[k], values[k]);
+    for (size_t k = 0; k < parameters.size(); ++k) replace(parameters[k], values[k]);
     for (const auto& [other, value] : others) replace(other, value);
     at::autocast::clear_cache();  // it may hold casts of their own
   }
@@ -175,10 +167,10 @@ class OtherValues {
   OtherValues& operator=(const OtherValues&) = delete;
 
  private:
-  /// Where a dense tensor ends in its storage.
-  static std::int64_t end_of(const at::Tensor& tensor) {
-    std::int64_t last = tensor.storage_offset();
-    for (std::int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  // Where a dense tensor ends in its storage.
+  static int64_t end_of(const at::Tensor& tensor) {
+    int64_t last = tensor.storage_offset();
+    for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
     return last + 1;
   }
 
@@ -186,7 +178,7 @@ class OtherValues {
     return a.storage_offset() < end_of(b) && b.storage_offset() < end_of(a);
   }
 
-  /// What `other` sees of `value` if it sees the parameter's memory.
+  // What `other` sees of `value` if it sees the parameter's memory.
   static at::Tensor as_view_of(const at::Tensor& value, const at::Tensor& other, const at::Tensor& parameter,
                                const std::string& name) {
     TORCH_CHECK(parameter.is_non_overlapping_and_dense() && same_order(value, parameter) &&
@@ -211,38 +203,33 @@ class OtherValues {
 
 }  // namespace
 
-Probe::Probe(std::string owner, torch::nn::Module& module, at::Device device)
-    : owner_(std::move(owner)), module_(&module), device_(device) {
+HeldOutLoss::HeldOutLoss(std::string owner, ModuleView module, at::Device device)
+    : owner_(std::move(owner)), module_(std::move(module)), device_(device) {
   const auto fork = [this](const char* name, at::Generator generator) {
     const auto state = forked_state(generator);
     streams_.push_back({name, generator, state});
   };
   fork("cpu", at::globalContext().defaultGenerator(at::kCPU));
-  if (!device.is_cpu()) {
-    fork("device", at::globalContext().defaultGenerator(device));
-  }
+  if (!device.is_cpu()) fork("device", at::globalContext().defaultGenerator(device));
 }
 
-Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
-                              const std::vector<at::Tensor>& values) {
+HeldOutLoss::Result HeldOutLoss::evaluate(const Closure& closure, const std::vector<at::Tensor>& parameters,
+                                          const std::vector<at::Tensor>& values) {
   TORCH_CHECK(closure, "[", owner_, "] needs a closure that returns the loss of a batch of held-out data");
   TORCH_CHECK(!c10::InferenceMode::is_enabled(), "[", owner_,
               "] cannot learn radii in inference mode; use NoGradGuard around evaluation instead");
-  const auto buffers = module_->named_buffers();
-  std::vector<std::uint32_t> versions;
-  for (const auto& buffer : buffers) {
-    versions.push_back(buffer.value()._version());
-  }
+  const auto named = module_.named_parameters(), buffers = module_.named_buffers();
+  std::vector<uint32_t> versions;
+  for (const auto& buffer : buffers) versions.push_back(buffer.value()._version());
   // BatchNorm does not always own up to a change of its statistics (their version stays), so all are put
   // back.
   const UnchangedBuffers unchanged(buffers);
-  const OtherValues other_values(*module_, parameters, values);
-  const ParkedGradients gradients_of_training(*module_);
-  const EvalMode eval_mode(*module_);
+  const OtherValues other_values(named, parameters, values);
+  const ParkedGradients gradients_of_training(named);
+  const EvalMode eval_mode(module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;
-  for (auto& stream : capturing(device_) ? std::span<Stream>() : std::span(streams_)) {
+  for (auto& stream : capturing(device_) ? std::span<Stream>() : std::span(streams_))
     borrowed.push_back(std::make_unique<BorrowedStream>(stream.generator, stream.state));
-  }
   const at::AutoGradMode with_grad(true);
 
   const auto loss = closure();
@@ -252,7 +239,7 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
       loss.defined() && loss.numel() == 1, "[", owner_, "] the closure returned ",
       loss.defined() ? "a tensor of " + std::to_string(loss.numel()) + " elements" : "an undefined tensor",
       "; it must return the loss, a scalar");
-  std::size_t index = 0;
+  size_t index = 0;
   for (const auto& buffer : buffers) {
     TORCH_CHECK(buffer.value()._version() == versions[index++], "[", owner_, "] the closure changed buffer '",
                 buffer.key(), "'; radius data must not leak into the model: leave the module in eval() mode");
@@ -261,8 +248,8 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   Result result;
   result.gradients.resize(parameters.size());
   std::vector<at::Tensor> inputs;
-  std::vector<std::size_t> places;
-  for (std::size_t k = 0; k < parameters.size(); ++k) {
+  std::vector<size_t> places;
+  for (size_t k = 0; k < parameters.size(); ++k) {
     if (parameters[k].requires_grad()) {
       inputs.push_back(parameters[k]);
       places.push_back(k);
@@ -275,7 +262,7 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   const auto gradients = torch::autograd::grad({loss}, inputs, /*grad_outputs=*/{}, /*retain_graph=*/false,
                                                /*create_graph=*/false, /*allow_unused=*/true);
   bool any = false;
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  for (size_t i = 0; i < places.size(); ++i) {
     result.gradients[places[i]] = gradients[i];
     any = any || gradients[i].defined();
   }
@@ -286,20 +273,16 @@ Probe::Result Probe::evaluate(const Closure& closure, const std::vector<at::Tens
   return result;
 }
 
-NamedTensors Probe::state_dict() const {
+NamedTensors HeldOutLoss::state_dict() const {
   NamedTensors state;
-  for (const auto& stream : streams_) {
-    state.insert("random." + stream.name, stream.state.clone());
-  }
+  for (const auto& stream : streams_) state.insert("random." + stream.name, stream.state.clone());
   return state;
 }
 
-void Probe::load_state_dict(const NamedTensors& state) {
+void HeldOutLoss::load_state_dict(const NamedTensors& state) {
   for (auto& stream : streams_) {
     // A state saved on another kind of device has no stream for this one, which then keeps its own.
-    if (const auto* saved = state.find("random." + stream.name)) {
-      stream.state = saved->clone();
-    }
+    if (const auto* saved = state.find("random." + stream.name)) stream.state = saved->clone();
   }
 }
 

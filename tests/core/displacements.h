@@ -1,4 +1,4 @@
-// What the tests of Constraints share: tensors of every layout, and the method written out in ATen.
+// What the tests of Displacements share: tensors of every layout, and the method written out in ATen.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "tests/support.h"
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/displacements.h"
+#include "tpgm/core/held_copy.h"
 
 namespace tpgm::testing {
 
-using kernels::Rows;
 using torch::Tensor;
 
 inline constexpr Norm kNorms[] = {Norm::kL2, Norm::kMars, Norm::kMarsMax};
@@ -92,17 +92,14 @@ inline Tensor on_host(const Tensor& tensor) { return tensor.detach().cpu().to(to
 
 inline std::vector<Tensor> copies(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> result;
-  for (const auto& tensor : tensors) {
-    result.push_back(tensor.detach().clone());
-  }
+  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
   return result;
 }
 
 inline void expect_equal(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
   ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t k = 0; k < actual.size(); ++k) {
+  for (size_t k = 0; k < actual.size(); ++k)
     EXPECT_TRUE(torch::equal(actual[k], expected[k])) << "tensor " << k;
-  }
 }
 
 /// |actual − expected| ≤ eps(dtype) · (1 + |expected|), element by element.
@@ -111,7 +108,7 @@ inline void expect_close(const Tensor& actual, const Tensor& expected, torch::Sc
   EXPECT_TRUE(torch::allclose(on_host(actual), expected, eps_of(dtype), eps_of(dtype))) << name;
 }
 
-class ConstraintsTest : public OnDevice {
+class DisplacementsTest : public OnDevice {
  protected:
   std::vector<Selected> two(double step = 0.1) {
     std::vector<Selected> selected;
@@ -126,8 +123,8 @@ class ConstraintsTest : public OnDevice {
     return torch::tensor(values, torch::kDouble).to(device());
   }
   /// A radius between the nearest and the farthest row, or below the one distance there is.
-  static Tensor inner(const Constraints& constraints) {
-    return 0.35 * constraints.smallest() + 0.6 * constraints.largest();
+  static Tensor inner(const Displacements& displacements) {
+    return 0.35 * displacements.smallest() + 0.6 * displacements.largest();
   }
 };
 

@@ -1,4 +1,4 @@
-#include "tpgm/core/theory.h"
+#include "benchmarks/theory.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/linalg_norm.h>
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tpgm/core/constraints.h"
+#include "tpgm/core/held_copy.h"
 #include "tpgm/core/radii.h"
 
-namespace tpgm {
+namespace tpgm::benchmarks {
 namespace {
 
 struct Problem {
@@ -24,9 +24,7 @@ at::Tensor unit(const at::Tensor& vector) { return vector / at::linalg_norm(vect
 double mean_length(const at::Tensor& rows) { return rows.square().sum(1).sqrt().mean().item<double>(); }
 
 Problem draw(const TheoryOptions& options, double epsilon, at::Generator& generator) {
-  const auto normal = [&](std::vector<std::int64_t> shape) {
-    return at::randn(shape, generator, at::kDouble);
-  };
+  const auto normal = [&](std::vector<int64_t> shape) { return at::randn(shape, generator, at::kDouble); };
   Problem problem;
   problem.truth = normal({options.dims()});
   problem.pretrained = problem.truth + epsilon * unit(normal({options.dims()}));
@@ -45,24 +43,25 @@ double loss_at(const Problem& problem, double alpha, const at::Tensor& points) {
   return points.mv(model - problem.truth).abs().mean().item<double>();
 }
 
-/// α learned on the held-out points, by projecting into a learned radius as a method does.
+// α learned on the held-out points, by projecting into a learned radius as a method does.
 double learn_alpha(const TheoryOptions& options, const Problem& problem, const at::Tensor& points) {
   auto weights = problem.finetuned.clone();
-  Constraints constraints("theory", {{"theta", weights, problem.pretrained}}, Norm::kL2,
-                          AnchorStorage::kWeights);
-  Radii radii(RadiiOptions().scale(RadiusScale::kRelative), constraints.names(),
-              constraints.scalar_options());
-  constraints.measure(/*hold=*/true);
-  radii.prepare(constraints.smallest(), constraints.largest());
-  for (std::int64_t i = 0; i < options.radius_steps(); ++i) {
-    constraints.project(radii.values());
+  Displacements displacements("theory", {{"theta", weights, problem.pretrained}}, Norm::kL2,
+                              AnchorStorage::kWeights);
+  Radii radii(RadiiOptions().scale(RadiusScale::kRelative), displacements.names(),
+              displacements.scalar_options());
+  HeldCopy held(displacements);
+  held.hold();
+  radii.prepare(displacements.smallest(), displacements.largest());
+  for (int64_t i = 0; i < options.radius_steps(); ++i) {
+    displacements.project(radii.values());
     const auto residual = points.mv(weights - problem.truth);
     const auto gradient = points.t().mv(residual.sign()) / static_cast<double>(points.size(0));
-    radii.update(constraints.slopes({gradient}, radii.values(), kernels::Rows::kAtOrBeyond),
-                 constraints.largest());
-    radii.prepare(constraints.smallest(), constraints.largest());
+    radii.update(displacements.radius_gradients({gradient}, radii.values(), Rows::kAtOrBeyond),
+                 displacements.largest());
+    radii.prepare(displacements.smallest(), displacements.largest());
   }
-  return (radii.values() / constraints.largest()).item<double>();
+  return (radii.values() / displacements.largest()).item<double>();
 }
 
 }  // namespace
@@ -76,14 +75,14 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
   TORCH_CHECK(
       options.radius_steps() >= 0 && std::isfinite(options.drift()) && !options.epsilons().empty(),
       "[theory] radius_steps must not be negative, drift must be a number, and there must be an epsilon");
-  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(options.seed()));
+  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(options.seed()));
   std::vector<TheoryRow> rows;
   for (const auto epsilon : options.epsilons()) {
     TORCH_CHECK(epsilon > 0 && std::isfinite(epsilon), "[theory] epsilon must be positive, and is ", epsilon);
     TheoryRow row;
     row.epsilon = epsilon;
     std::vector<double> learned;
-    for (std::int64_t i = 0; i < options.draws(); ++i) {
+    for (int64_t i = 0; i < options.draws(); ++i) {
       const auto problem = draw(options, epsilon, generator);
       const auto held_out = at::randn({options.held_out(), options.dims()}, generator, at::kDouble);
       const auto points = at::randn({options.test_points(), options.dims()}, generator, at::kDouble);
@@ -120,16 +119,12 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
          {&row.alpha_best, &row.loss_pretrained, &row.loss_finetuned, &row.loss_projected, &row.bound}) {
       *sum /= count;
     }
-    for (const auto alpha : learned) {
-      row.alpha += alpha / count;
-    }
-    for (const auto alpha : learned) {
-      row.alpha_spread += (alpha - row.alpha) * (alpha - row.alpha) / count;
-    }
+    for (const auto alpha : learned) row.alpha += alpha / count;
+    for (const auto alpha : learned) row.alpha_spread += (alpha - row.alpha) * (alpha - row.alpha) / count;
     row.alpha_spread = std::sqrt(row.alpha_spread);
     rows.push_back(row);
   }
   return rows;
 }
 
-}  // namespace tpgm
+}  // namespace tpgm::benchmarks

@@ -1,12 +1,12 @@
 // Theorem 1: what the draws say has to agree with what can be computed by hand.
-#include "tpgm/core/theory.h"
+#include "benchmarks/theory.h"
 
 #include <cmath>
 #include <numbers>
 
 #include "tests/support.h"
 
-namespace tpgm {
+namespace tpgm::benchmarks {
 namespace {
 
 using testing::error_of;
@@ -51,9 +51,8 @@ TEST(Theory, LossesAndBestAlphaAreThoseOfNormalData) {
 TEST(Theory, RowsDependOnTheirSeedAlone) {
   const auto numbers = [](const TheoryOptions& options) {
     std::vector<double> result;
-    for (const auto& row : check_theorem(options)) {
+    for (const auto& row : check_theorem(options))
       result.insert(result.end(), {row.alpha, row.alpha_best, row.loss_projected, row.bound, row.tightest});
-    }
     return result;
   };
   const auto options = small().draws(2).radius_steps(20);
@@ -87,4 +86,4 @@ TEST(Theory, OptionsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::benchmarks

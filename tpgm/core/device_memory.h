@@ -1,0 +1,30 @@
+// Memory for the kernels' bookkeeping.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstring>
+#include <vector>
+
+#include "tpgm/kernels/types.h"
+
+namespace tpgm {
+
+/// Gives memory on `device`, which `kept` owns.
+inline kernels::Memory memory_on(at::Device device, std::vector<at::Tensor>& kept) {
+  return [device, &kept](size_t bytes, const void* contents) {
+    const auto size = static_cast<int64_t>(bytes);
+    if (contents == nullptr || bytes == 0) {
+      kept.push_back(at::zeros({size}, at::TensorOptions(at::kByte).device(device)));
+    } else {
+      auto host = at::empty({size}, at::kByte);
+      std::memcpy(host.mutable_data_ptr(), contents, bytes);
+      kept.push_back(host.to(device));
+    }
+    return kept.back().mutable_data_ptr();
+  };
+}
+
+}  // namespace tpgm
