@@ -539,7 +539,7 @@ TEST_F(TrainerTest, ProbesThenFineTunes) {
     options.method_options["lp_steps"] = "8";
     Batches batches(4);
     RunSetup setup = setup_of(options, kResNet);
-    const fs::path path = folder_ / opt;
+    const fs::path path = folder_ / to_text(opt);
     RunFolder run = RunFolder::create(path, options, {});
     std::vector<StateDict> seen = {values_of(*setup.model)};
     TrainCallbacks callbacks;
