@@ -35,7 +35,7 @@ class CheckIncludes(unittest.TestCase):
             "io": ["base"],
             "core": ["base", "io", "kernels"],
             "checkpoints": ["base", "core", "io", "kernels"],
-            "methods": ["base", "core"],
+            "methods": ["base", "core", "io"],
             "nn": ["core", "kernels"],
             "models": ["base", "core", "nn"],
             "text": ["base", "io", "nn", "models"],
