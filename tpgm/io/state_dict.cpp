@@ -122,6 +122,20 @@ StateDict state_dict(const torch::nn::Module& module) {
   return result;
 }
 
+StateDict below(const StateDict& tensors, const std::string& prefix) {
+  StateDict result("Tensor");
+  for (const auto& item : tensors) {
+    if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
+  }
+  return result;
+}
+
+StateDict with_prefix(const StateDict& tensors, const std::string& prefix) {
+  StateDict result("Tensor");
+  for (const auto& item : tensors) result.insert(prefix + item.key(), item.value());
+  return result;
+}
+
 StateDict load_state_dict(const std::filesystem::path& path) {
   const Checkpoint checkpoint(path, "", "load_state_dict");
   warn("load_state_dict", checkpoint);

@@ -22,6 +22,10 @@ using StateDict = torch::OrderedDict<std::string, at::Tensor>;
 /// the tensors change when the module does. Clone them to keep a moment.
 StateDict state_dict(const torch::nn::Module& module);
 
+/// The tensors whose names begin with `prefix` ("visual."), without it; and the way back.
+StateDict below(const StateDict& tensors, const std::string& prefix);
+StateDict with_prefix(const StateDict& tensors, const std::string& prefix);
+
 /// The tensors of a checkpoint: a file or folder of any kind that Checkpoint reads. On the CPU and not yet
 /// read from the disk. What was unwrapped on the way is a warning (TORCH_WARN).
 StateDict load_state_dict(const std::filesystem::path& path);
