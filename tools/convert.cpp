@@ -14,7 +14,8 @@
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
+#include "tpgm/weights/save.h"
 
 namespace tpgm::tools {
 namespace {

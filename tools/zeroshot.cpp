@@ -11,10 +11,11 @@
 #include "tools/text.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/io/file.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm::tools {
 namespace {
@@ -60,7 +61,7 @@ int zeroshot(const Arguments& args) {
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
   for (const auto& note : weights.notes) say(fmt::format("tpgm zeroshot: '{}': {}\n", args.checkpoint, note));
-  TORCH_CHECK(weights.has_text(), "[zeroshot] '", args.checkpoint, "', a ", to_text(weights.config.family),
+  TORCH_CHECK(weights.has_text(), "[zeroshot] '", args.checkpoint, "', a ", weights.config.family->name,
               ", has no text tower; it takes a whole CLIP, both towers");
   const Tokenizer tokenizer = find_tokenizer(args.vocab, args.checkpoint, *weights.config.vocab);
   const auto text = make_clip_text(weights.config);

@@ -18,12 +18,12 @@
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/load_classifier.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
@@ -215,7 +215,7 @@ Model load_with_text(const TrainOptions& options, const std::vector<std::string>
     weights = read_weights(checkpoint,
                            options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
     TORCH_CHECK(weights->has_text(), "[train] `head` ", options.head, ": '", options.checkpoint, "', a ",
-                to_text(weights->config.family), ", has no text tower; it takes a whole CLIP, both towers");
+                weights->config.family->name, ", has no text tower; it takes a whole CLIP, both towers");
     config = weights->config;
     result.metadata = checkpoint.metadata();
     for (const auto& note : weights->notes)
@@ -324,7 +324,9 @@ Model load_model(const TrainOptions& options, c10::Device device, std::vector<st
 
 // Weights to start from, beside the anchor.
 void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) {
-  const auto start = load_classifier("", options.weights, LoadOptions());
+  // A script is run where the options name it, and by no checkpoint's word.
+  const std::string model_name = is_script(options.model) ? options.model : "";
+  const auto start = load_classifier(model_name, options.weights, LoadOptions());
   TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
               "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
   const auto theirs = classes_of(Checkpoint(options.weights, "", "train").metadata());
@@ -401,10 +403,10 @@ void decide(TrainOptions& options, Setup& setup, std::vector<std::string>& notes
               options.head_lr.value_or(0));
   options.device = setup.device.str();
   options.model = setup.metadata.at("tpgm.model");
-  if (is_script(options.model)) {  // "script:FILE:sizes"
-    const size_t begin = std::string("script:").size(),
-                 end = std::min(options.model.find(':', begin), options.model.size());
-    options.model.replace(begin, end - begin, absolute(options.model.substr(begin, end - begin)));
+  if (is_script(options.model)) {
+    ModelConfig config = parse_model(options.model);
+    config.file = absolute(config.file);
+    options.model = setup.metadata["tpgm.model"] = to_text(config);
   }
   TrainOptions::fields(
       [](const char*, const char* key, const char*, auto& value) {
@@ -475,16 +477,15 @@ PictureView view_of(const Metadata& metadata) {
 
 Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                        c10::Device device) {
-  const std::string& model_name = metadata.at("tpgm.model");
   const PictureView own = view_of(metadata);
-  const Family family = is_script(model_name) ? Family::kResNet : parse_model(model_name).family;
-  const Normalization usual = normalization(family);
+  const Family& family = *parse_model(metadata.at("tpgm.model")).family;
+  const Normalization& usual = family.normalization;
   const auto interpolation =
       parse_interpolation(options.interpolation.value_or(own.interpolation.value_or("bicubic")));
   Pictures pictures;
   pictures.augment = !options.no_aug;
   pictures.eval.image_size(model.backbone->image_size())
-      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(is_clip(family) ? 1 : 0.875)))
+      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(family.crop_pct)))
       .decode(parse_decode(options.decode))
       .interpolation(interpolation);
   const auto& jitter = options.color_jitter;
@@ -640,10 +641,8 @@ Setup prepare(TrainOptions options) {
         nlohmann::json(setup.data.classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
   setup.model->to(setup.device);
-  if (!options.channels_last) {
-    const auto& name = setup.metadata.at("tpgm.model");
-    options.channels_last = !is_script(name) && is_resnet(parse_model(name).family);
-  }
+  if (!options.channels_last)
+    options.channels_last = parse_model(setup.metadata.at("tpgm.model")).family->channels_last;
   if (*options.channels_last) to_channels_last(*setup.model);
   decide(options, setup, setup.notes);
 

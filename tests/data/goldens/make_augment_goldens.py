@@ -34,7 +34,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "models" / "goldens"))
+sys.path.insert(0, str(HERE.parents[1] / "weights" / "goldens"))
 from oracle_models import import_torchvision  # noqa: E402
 
 import_torchvision()

@@ -36,7 +36,7 @@ from PIL import Image, features
 from safetensors.numpy import save
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "models" / "goldens"))
+sys.path.insert(0, str(HERE.parents[1] / "weights" / "goldens"))
 sys.dont_write_bytecode = True
 from oracle_models import import_torchvision  # noqa: E402
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-MODELS = ROOT / "tests" / "models" / "goldens"
+MODELS = ROOT / "tests" / "weights" / "goldens"
 sys.path.insert(0, str(MODELS))
 
 import oracle_models  # noqa: E402

@@ -30,7 +30,7 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "models" / "goldens"))
+sys.path.insert(0, str(HERE.parents[1] / "weights" / "goldens"))
 import oracle_models as oracles  # noqa: E402
 from timm.data.mixup import Mixup  # noqa: E402
 from timm.loss import SoftTargetCrossEntropy  # noqa: E402
