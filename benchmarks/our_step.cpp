@@ -10,6 +10,7 @@
 #include <map>
 
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
 
@@ -37,7 +38,7 @@ StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
   StepSetting setting;
   setting.config = options.model;
   set_defaults(setting.config);
-  setting.channels_last = options.channels_last.value_or(is_resnet(setting.config.family));
+  setting.channels_last = options.channels_last.value_or(setting.config.family->channels_last);
   constexpr std::int64_t kUntilRecorded = 6;  // steps, with TPGM: before that memory is not what it will be
   setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilRecorded : 0);
   setting.warmup_s = cuda && !options.warmup ? 2 : 0;

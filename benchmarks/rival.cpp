@@ -12,7 +12,7 @@
 
 #include "benchmarks/python.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/weights/names.h"
 
 namespace tpgm::benchmarks {
@@ -40,26 +40,27 @@ StepTimes times_from(const Json& json) {
   return times;
 }
 
-Layout layout_of(Family family) {
-  if (is_clip(family)) return Layout::kOpenAi;
-  return family == Family::kResNet ? Layout::kTorchvision : Layout::kTimm;
+Layout layout_of(const Family& family) {
+  const auto& library = *family.library;
+  TORCH_CHECK(library, "[bench step] no Python library is known to have a ", family.name,
+              "; measure it without --python");
+  return parse_layout(library->layout);
 }
 
 // Weights as the library calls them, below "weights/", with a head where it has none: "head/".
 StateDict rival_tensors(const Classifier& model, const ModelConfig& config) {
   StateDict ours{"Tensor"}, all{"Tensor"};
-  const bool clip = is_clip(config.family);
-  const std::string backbone = "backbone.", head = "head.";
+  const std::string backbone = "backbone.", head = "head.", tower = config.family->image_prefix();
   for (const auto& item : state_dict(model)) {
     if (item.key().starts_with(backbone)) {
-      ours.insert((clip ? "visual." : "") + item.key().substr(backbone.size()), item.value());
-    } else if (clip) {
+      ours.insert(tower + item.key().substr(backbone.size()), item.value());
+    } else if (config.family->has_text()) {
       all.insert("head/" + item.key().substr(head.size()), item.value());
     } else {
       ours.insert(item.key(), item.value());
     }
   }
-  const Renamed theirs = from_ours(ours, config, layout_of(config.family));
+  const Renamed theirs = from_ours(ours, config, layout_of(*config.family));
   TORCH_CHECK(theirs.unknown.empty(), "[bench step] the rival's library has no name for '",
               theirs.unknown.front(), "'");
   for (const auto& item : theirs.tensors) all.insert("weights/" + item.key(), item.value());
@@ -67,9 +68,9 @@ StateDict rival_tensors(const Classifier& model, const ModelConfig& config) {
 }
 
 Json sizes_json(ModelConfig config) {
-  Json json{{"family", to_text(config.family)}};
+  Json json{{"family", config.family->name}};
   visit_sizes(
-      config.family,
+      *config.family,
       [&](const char* name, const char*, const auto& value) {
         if (value) json[name] = *value;
       },

@@ -31,7 +31,7 @@ struct StepOptions {
   std::int64_t classes = 1000;
   bool amp = false;                   ///< bf16 autocast
   bool cuda_graph = true;             ///< as `tpgm train` has it
-  std::optional<bool> channels_last;  ///< by default for ResNets, as those are faster with it
+  std::optional<bool> channels_last;  ///< by default as the family has it
   std::optional<std::int64_t>
       warmup;  ///< steps that do not count; by default 2, on CUDA 10 and 2 s, and 6 at least
   std::optional<std::int64_t> repeats;  ///< by default 5, on CUDA and in measure_methods() 20

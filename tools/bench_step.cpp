@@ -19,6 +19,7 @@
 #include "tools/text.h"
 #include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 
 namespace tpgm::tools {
@@ -48,8 +49,10 @@ struct StepArguments {
 };
 
 /// Of the rival, in Python.
-std::vector<std::string> modules_for(Family family) {
-  return {"torch", "safetensors", is_clip(family) ? "open_clip" : is_resnet(family) ? "torchvision" : "timm"};
+std::vector<std::string> modules_for(const Family& family) {
+  std::vector<std::string> modules = {"torch", "safetensors"};
+  if (const auto& library = *family.library) modules.push_back(library->module);
+  return modules;
 }
 
 benchmarks::StepOptions options_of(const StepArguments& args) {
@@ -67,7 +70,7 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.repeats = args.repeats;
   options.python = args.python;
   options.rival =
-      find_rival("bench step", args.python, args.rival, "step.py", modules_for(options.model.family));
+      find_rival("bench step", args.python, args.rival, "step.py", modules_for(*options.model.family));
   options.say = [](const std::string& text) { say(fmt::format("tpgm bench step: {}\n", text)); };
   options.folder = std::filesystem::temp_directory_path();
   return options;

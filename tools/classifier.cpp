@@ -9,11 +9,10 @@
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm::tools {
 bool has_head(const std::string& model, const std::string& checkpoint) {

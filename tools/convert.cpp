@@ -15,7 +15,8 @@
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
+#include "tpgm/weights/save.h"
 
 namespace tpgm::tools {
 namespace {
@@ -102,7 +103,7 @@ int convert_layout(const Arguments& args) {
     copy_companions(input.files().front().parent_path(), args.output);
   }
   fmt::print("{} tensors, {}, {} as {} (was {})\n", saved.tensors, bytes_text(saved.bytes),
-             to_text(weights.config.family), args.to, to_text(weights.layout));
+             weights.config.family->name, args.to, to_text(weights.layout));
   return 0;
 }
 

@@ -19,7 +19,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/file.h"
-#include "tpgm/models/script.h"
+#include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/results.h"
 #include "tpgm/train/evaluate.h"

@@ -8,6 +8,7 @@
 #include "tools/command.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/study/tables.h"
 #include "tpgm/weights/names.h"
@@ -40,7 +41,7 @@ void print_methods() {
   }
 }
 
-std::vector<std::string> layout_names(Family family) {
+std::vector<std::string> layout_names(const Family& family) {
   std::vector<std::string> names;
   for (const auto layout : layouts_of(family)) names.push_back(to_text(layout));
   return names;
@@ -52,7 +53,7 @@ nlohmann::ordered_json models_as_json() {
     ModelConfig config = parse_model(model.name);
     const ModelCost cost = cost_of(config);
     set_defaults(config);
-    const auto [mean, std] = normalization(config.family);
+    const auto [mean, std] = *config.family->normalization;
     result.push_back({{"name", model.name},
                       {"aliases", model.aliases},
                       {"model", to_text(config)},
@@ -62,7 +63,7 @@ nlohmann::ordered_json models_as_json() {
                       {"image_size", *config.image_size},
                       {"mean", mean},
                       {"std", std},
-                      {"layouts", layout_names(config.family)}});
+                      {"layouts", layout_names(*config.family)}});
   }
   return result;
 }
@@ -71,19 +72,17 @@ void print_families() {
   fmt::print(
       "\nAny size in between: FAMILY:SIZE=VALUE,..., such as "
       "vit:width=192,depth=6,heads=3,patch=4,image_size=32\n");
-  for (const auto family : {Family::kResNet, Family::kVit, Family::kClipResNet, Family::kClipVit}) {
+  for (const Family& family : families()) {
     ModelConfig config;
-    config.family = family;
+    config.family = &family;
     set_defaults(config);
-    fmt::print("{}\n", to_text(family));
+    fmt::print("{}{}\n", family.name, family.is_file() ? ":FILE" : "");
+    if (family.is_file()) fmt::print("    {:<15} {:<12} {}\n", "FILE", "none", *family.file);
     const auto print = [](const std::string& name, const char* help, const auto& value) {
       fmt::print("    {:<15} {:<12} {}\n", name, value ? fmt::format("{}", *value) : "none", help);
     };
     visit_sizes(family, print, config);
   }
-  fmt::print(
-      "script:FILE\n    any TorchScript module from images to features or logits; "
-      "script:FILE:image_size=32,channels=1\n");
 }
 
 void print_models() {
@@ -93,7 +92,7 @@ void print_models() {
     ModelConfig config = parse_model(model.name);
     const ModelCost cost = cost_of(config);
     set_defaults(config);
-    const auto [mean, std] = normalization(config.family);
+    const auto [mean, std] = *config.family->normalization;
     const std::string text = cost.text_parameters > 0
                                  ? fmt::format(" + {:.1f}", 1e-6 * static_cast<double>(cost.text_parameters))
                                  : "";
@@ -101,7 +100,7 @@ void print_models() {
                fmt::format("{:.1f}{} M", 1e-6 * static_cast<double>(cost.parameters), text), cost.gflops,
                *config.image_size, fmt::format("{:.3f} {:.3f} {:.3f}", mean[0], mean[1], mean[2]),
                fmt::format("{:.3f} {:.3f} {:.3f}", std[0], std[1], std[2]),
-               fmt::format("{}", fmt::join(layout_names(config.family), ", ")),
+               fmt::format("{}", fmt::join(layout_names(*config.family), ", ")),
                fmt::format("{}", fmt::join(model.aliases, ", ")));
   }
   fmt::print(

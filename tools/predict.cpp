@@ -20,8 +20,8 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/classifier.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/report/table.h"
 #include "tpgm/text/zero_shot.h"
@@ -95,11 +95,10 @@ class Predictor {
  public:
   Predictor(const Arguments& args, const LoadedClassifier& loaded, c10::Device device)
       : args_(args), model_(*loaded.model), device_(device) {
-    const std::string name = keys::kModel.at(loaded.metadata);
-    const Family family = is_script(name) ? Family::kResNet : parse_model(name).family;
-    const Normalization usual = normalization(family);
+    const Family& family = *parse_model(keys::kModel.at(loaded.metadata)).family;
+    const Normalization& usual = family.normalization;
     view_.image_size(model_.backbone->image_size())
-        .crop_pct(args.crop_pct.value_or(is_clip(family) ? 1 : 0.875))
+        .crop_pct(args.crop_pct.value_or(family.crop_pct))
         .decode(parsed<Decode>(args.decode))
         .interpolation(parsed<Interpolation>(args.interpolation));
     options_ = args.loader.options(device_)

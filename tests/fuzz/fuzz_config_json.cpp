@@ -1,5 +1,6 @@
 // Other libraries' config.json: the same text as transformers' and as open_clip's.
 #include "tests/fuzz/support.h"
+#include "tpgm/models/families.h"
 #include "tpgm/weights/config_json.h"
 
 using namespace tpgm;
@@ -18,10 +19,10 @@ struct Check {
 }  // namespace
 
 FUZZ(bytes) {
-  for (const auto kind : {ConfigKind::kHuggingFace, ConfigKind::kOpenClip}) {
-    for (const auto family : {Family::kClipVit, Family::kClipResNet, Family::kVit}) {
+  for (const auto* name : {"config.json", "open_clip_config.json"}) {
+    for (const Family& family : families()) {
       fuzz::parse_or_refuse(bytes.size(), [&] {
-        const auto config = parse_config_json(bytes, kind, family);
+        const auto config = parse_config_json(bytes, name, family);
         if (!config) return;
         visit_sizes(family, Check(), *config);
         fuzz::demand(!config->eps || (*config->eps > 0 && *config->eps < 1), "eps is small and positive");

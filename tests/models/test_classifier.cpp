@@ -7,6 +7,7 @@
 #include "tpgm/methods/tpgm.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/save.h"
 
 namespace tpgm::testing {
 namespace {

@@ -28,7 +28,7 @@ class Script : public ModelFiles {
 };
 
 TEST_F(Script, ComputesWhatItsModuleDid) {
-  ScriptBackbone script("script:" + golden() + ":image_size=64");
+  ScriptBackbone script(golden(), 64);
   const StateDict expected =
       SafetensorsFile(golden_folder() / "torchvision-resnet-basic/expected.safetensors").tensors();
   EXPECT_EQ(script.num_features(""), 7);
@@ -94,7 +94,7 @@ TEST_F(Script, NoBlockContainsAnother) {
   module.register_module("encoder", encoder);
   module.define("def forward(self, x):\n    return x.flatten(1) * self.encoder.position\n");
   module.save(file("nested.pt"));
-  ScriptBackbone script("script:" + file("nested.pt").string() + ":image_size=2");
+  ScriptBackbone script(file("nested.pt"), 2);
   EXPECT_EQ(block_globs(script),
             (std::vector<std::string>{"encoder.position", "encoder.0.*", "encoder.1.*"}));
 }
@@ -106,7 +106,7 @@ TEST_F(Script, MayHaveAHeadOfItsOwn) {
   module.define("def forward(self, x):\n    return x.flatten(1) * self.head.weight\n");
   module.save(file("own.pt"));
   const std::string model = "script:" + file("own.pt").string() + ":image_size=2";
-  ScriptBackbone script(model);
+  ScriptBackbone script(file("own.pt"), 2);
   script.parameters()[0].data().fill_(7);
   save_weights(script, file("tuned.safetensors"));
   const auto fresh = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
@@ -115,7 +115,7 @@ TEST_F(Script, MayHaveAHeadOfItsOwn) {
 }
 
 TEST_F(Script, BatchNormsThatAreFrozenStayAsTheyAre) {
-  const auto script = std::make_shared<ScriptBackbone>("script:" + golden() + ":image_size=64");
+  const auto script = std::make_shared<ScriptBackbone>(golden(), 64);
   for (const auto& item : script->named_parameters()) {
     auto parameter = item.value();
     parameter.set_requires_grad(!item.key().starts_with("layer1."));
@@ -150,7 +150,7 @@ TEST_F(Script, DropoutFollowsItsOwner) {
   module.register_module("block", block);
   module.define("def forward(self, x):\n    return self.block.forward(x.flatten(1))\n");
   module.save(file("drop.pt"));
-  ScriptBackbone script("script:" + file("drop.pt").string() + ":image_size=8");
+  ScriptBackbone script(file("drop.pt"), 8);
   const at::Tensor images = at::ones({1, 3, 8, 8});
   const auto drops = [&] { return script.forward(images).eq(0).any().item<bool>(); };
   EXPECT_TRUE(drops());
@@ -163,7 +163,7 @@ TEST_F(Script, DropoutFollowsItsOwner) {
 }
 
 TEST_F(Script, MovesWithItsOwner) {
-  ScriptBackbone script("script:" + golden() + ":image_size=64");
+  ScriptBackbone script(golden(), 64);
   script.to(at::kDouble);
   EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
 }
@@ -195,7 +195,7 @@ TEST_F(Script, ThatWaitsBreaksOffARecordingOnCuda) {
 
 TEST_F(Script, WhatIsNoModelIsRefused) {
   const auto error = [&](const std::string& model) {
-    return error_of([&] { ScriptBackbone backbone(model); });
+    return error_of([&] { make_backbone(parse_model(model)); });
   };
   EXPECT_TRUE(
       has(error(save("    return x.flatten(1) * self.scale, x\n")), "returns a Tuple, expected one tensor"));
@@ -207,8 +207,9 @@ TEST_F(Script, WhatIsNoModelIsRefused) {
   write("text.pt", "hello");
   EXPECT_TRUE(has(error("script:" + file("text.pt").string()), "is no TorchScript module"));
   EXPECT_TRUE(has(error("script:" + golden() + ":image_size=0"), "expected a whole number"));
-  EXPECT_TRUE(has(error("script:" + golden() + ":width=3"), "it has image_size and channels"));
-  ScriptBackbone root(save("    return x.flatten(1) * self.scale\n") + ":image_size=2,channels=1");
+  EXPECT_TRUE(has(error("script:" + golden() + ":width=3"), "a script has no 'width'"));
+  save("    return x.flatten(1) * self.scale\n");
+  ScriptBackbone root(file("script.pt"), 2, 1);
   EXPECT_EQ(block_globs(root), std::vector<std::string>{"scale"});
   EXPECT_TRUE(has(error_of([&] { root.features(at::zeros({1, 1, 2, 2}), "scale"); }), "no layer 'scale'"));
   for (const auto& text : {error("script:" + file("text.pt").string()),

@@ -13,7 +13,7 @@
 namespace tpgm::testing {
 
 inline std::filesystem::path golden_folder() {
-  return std::filesystem::path(TPGM_TEST_DATA) / "models" / "goldens";
+  return std::filesystem::path(TPGM_TEST_DATA) / "weights" / "goldens";
 }
 
 struct GoldenCase {

@@ -8,8 +8,9 @@
 #include "tests/torch_nn.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/classifier.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm::testing {
 
@@ -49,7 +50,7 @@ class Parity {
     if (const auto logits = this->logits(inputs); logits.defined()) results.insert("logits", logits);
     backbone_->train();
     step_gradients(images, upstream);
-    add(results, "grad/", gradients(*backbone_, is_clip(weights_.config.family) ? "visual." : ""));
+    add(results, "grad/", gradients(*backbone_, weights_.config.family->image_prefix()));
     if (clip_) {
       const at::Tensor tokens = inputs["tokens"].to(device_);
       clip_->zero_grad();
@@ -67,7 +68,7 @@ class Parity {
         optimizer.step();
       }
       StateDict after("Tensor");
-      const std::string prefix = is_clip(weights_.config.family) ? "visual." : "";
+      const std::string prefix = weights_.config.family->image_prefix();
       for (const auto& item : state_dict(*backbone_)) after.insert(prefix + item.key(), item.value().cpu());
       add(results, "after/", after);
     }

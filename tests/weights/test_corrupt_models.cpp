@@ -19,7 +19,7 @@
 #include "tpgm/models/registry.h"
 #include "tpgm/text/tokenizer.h"
 #include "tpgm/text/unicode.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
@@ -217,7 +217,7 @@ TEST_F(CorruptCheckpoints, Metadata) {
           said("a megabyte", std::string(1 << 20, 'v'), "which is no model"),
           said("another family", "resnet50", "is a resnet by its metadata"),
           said("CLIP", "clip-vit-b-32", "is a clip-vit by its metadata"),
-          said("a script", "script:/etc/passwd", "is a TorchScript module"),
+          said("a script", "script:/etc/passwd", "is a script by its metadata"),
           said("a size of 2^63", "vit:width=9223372036854775808", "expected a whole number"),
           said("an unknown size", "vit:a=1", "has no 'a'")});
   attack("hf-clip/model.safetensors", "clip-vit:heads=1,text_heads=1",

@@ -1,12 +1,12 @@
 // Checkpoints as weights of a model: what is known, refused, assumed and said, and the way back.
-#include "tests/torch_nn.h"
-#include "tpgm/weights/weights.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/models/model_files.h"
+#include "tests/torch_nn.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/read.h"
+#include "tpgm/weights/save.h"
 
 namespace tpgm::testing {
 namespace {

@@ -28,6 +28,9 @@ class Backbone : public torch::nn::Module {
 
   virtual int64_t image_size() const = 0;
   virtual int64_t channels() const = 0;
+  /// For one image, in convolutions and matrix products, as torchvision and timm count them. Throws where
+  /// they cannot be counted (a script).
+  virtual int64_t multiply_adds() const = 0;
 
   /// Draws every parameter anew, as the model's authors do. Until this or until weights are loaded, they are
   /// what the memory held.

@@ -53,7 +53,7 @@ Classifier::Classifier(const Clip& clip, at::Tensor tokens)
 }
 
 // As make_zero_shot() has it, with gradients.
-at::Tensor Classifier::text_head() {
+at::Tensor Classifier::text_weight() {
   if (tokens_.device() != logit_scale.device()) tokens_ = tokens_.to(logit_scale.device());
   at::Tensor embedded = normalized(text->forward(tokens_.flatten(0, 1)));
   if (tokens_.size(1) > 1)
@@ -64,7 +64,7 @@ at::Tensor Classifier::text_head() {
 at::Tensor Classifier::forward(const at::Tensor& images) {
   const CastWeights cast(matrix_weights(*this), product_biases(*this));
   const at::Tensor seen = features(images);
-  return text ? seen.matmul(text_head().t()) : head->forward(seen);
+  return has_text_head() ? seen.matmul(text_weight().t()) : head->forward(seen);
 }
 
 void Classifier::after_update() {
@@ -85,7 +85,7 @@ std::vector<std::string> Classifier::unanchored() const {
 
 std::vector<std::string> Classifier::block_globs() const {
   auto globs = tpgm::block_globs(*backbone, "backbone.");
-  if (text) {
+  if (has_text_head()) {
     globs.insert(globs.end(), {"text.*", "logit_scale"});
   } else if (!fresh_head_) {
     globs.emplace_back("head.*");

@@ -15,7 +15,7 @@ namespace tpgm {
 
 struct ClassifierOptions {
   TORCH_ARG(int64_t, num_classes) = 0;
-  /// Of the fresh head.
+  /// Whether a fresh head has one.
   TORCH_ARG(bool, bias) = true;
   /// L2-normalise the features before the head, as zero-shot heads need it.
   TORCH_ARG(bool, normalize) = false;
@@ -23,28 +23,33 @@ struct ClassifierOptions {
   TORCH_ARG(std::string, layer) = "";
 };
 
-/// Names: backbone.*, head.weight [classes, features], head.bias; with a text tower text.* and logit_scale in
-/// place of the head.
+/// A backbone, and one of two kinds of head, which the constructor chooses:
+///   - A linear head: logits are `head`(features). It is fresh, or was made before.
+///   - A text head, for CLIP's two towers that train together: logits are the normalised features times the
+///     embeddings of the class names, times exp(`logit_scale`). The text tower makes them anew in every
+///     forward pass. `head` is null then; with a linear head `text` and `logit_scale` are undefined.
+///
+/// Names: backbone.*; of a linear head head.weight [classes, features] and head.bias, of a text head text.*
+/// and logit_scale.
 class Classifier : public torch::nn::Module {
  public:
-  /// With a fresh linear head: normal with deviation 0.01, bias 0. It has no pre-trained values, hence no
+  /// A fresh linear head: normal with deviation 0.01, bias 0. It has no pre-trained values, hence no
   /// anchor: see unanchored().
   Classifier(std::shared_ptr<Backbone> backbone, const ClassifierOptions& options);
-  /// With the head of a zero-shot classifier, or of a checkpoint (`bias` may be undefined). It is part of
+  /// The linear head of a zero-shot classifier or of a checkpoint (`bias` may be undefined). It is part of
   /// what was pre-trained and is anchored like the rest. options.num_classes, if given, must agree.
   Classifier(std::shared_ptr<Backbone> backbone, const at::Tensor& weight, const at::Tensor& bias,
              const ClassifierOptions& options);
 
-  /// Both towers of CLIP, which train together: the head is made from text anew in every forward pass.
-  /// `tokens` [classes, templates, n]: the sentences of each class, see tokenize_classes(). There is no
-  /// `head` then.
+  /// A text head. `tokens` [classes, templates, n]: the sentences of each class, see tokenize_classes().
   Classifier(const Clip& clip, at::Tensor tokens);
 
   /// images to logits [batch, classes].
   at::Tensor forward(const at::Tensor& images);
-  /// What the head sees.
+  /// What the head is given: features of options().layer, normalised where options() say so.
   at::Tensor features(const at::Tensor& images);
 
+  bool has_text_head() const { return text != nullptr; }
   /// To be called after each of an optimizer's steps: what the model's authors hold its parameters to.
   void after_update();
 
@@ -56,12 +61,12 @@ class Classifier : public torch::nn::Module {
   std::vector<std::string> block_globs() const;
 
   std::shared_ptr<Backbone> backbone;
-  Linear head{nullptr};            ///< or
-  std::shared_ptr<ClipText> text;  ///< and
-  at::Tensor logit_scale;
+  Linear head{nullptr};            ///< the linear head
+  std::shared_ptr<ClipText> text;  ///< the text head's tower
+  at::Tensor logit_scale;          ///< and the logarithm of its scale
 
  private:
-  at::Tensor text_head();
+  at::Tensor text_weight();
 
   ClassifierOptions options_;
   bool fresh_head_;

@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "tpgm/base/names.h"
+#include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
@@ -24,72 +26,47 @@ std::string text_of(double value) { return fmt::format("{}", value); }
 std::string text_of(const std::string& value) { return value; }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 
-void set(const std::string& name, const std::string& text, std::optional<std::string>& value) {
-  const auto one_of = [&](const std::vector<std::string>& known) {
-    for (const auto& each : known) {
-      if (text == each) return;
-    }
-    TORCH_CHECK(false, "[parse_model] ", name, "=", text, ": expected ",
-                fmt::format("{}", fmt::join(known, " or ")));
-  };
-  if (name == "layers") parse_layers(text);
-  if (name == "block") one_of({"basic", "bottleneck"});
-  if (name == "stem") one_of({"imagenet", "small"});
-  if (name == "activation") one_of({"gelu", "quick_gelu"});
-  if (name == "pool") one_of({"class", "mean"});
+void set(const Size& size, const std::string& text, std::optional<std::string>& value) {
+  if (size.check) size.check(text);
+  const bool known =
+      size.choices.empty() || std::find(size.choices.begin(), size.choices.end(), text) != size.choices.end();
+  TORCH_CHECK(known, "[parse_model] ", size.name, "=", text, ": expected ",
+              fmt::format("{}", fmt::join(size.choices, " or ")));
   value = text;
 }
 
-void set(const std::string& name, const std::string& text, std::optional<bool>& value) {
-  TORCH_CHECK(text == "true" || text == "false", "[parse_model] ", name, "=", text,
+void set(const Size& size, const std::string& text, std::optional<bool>& value) {
+  TORCH_CHECK(text == "true" || text == "false", "[parse_model] ", size.name, "=", text,
               ": expected true or false");
   value = text == "true";
 }
 
-void set(const std::string& name, const std::string& text, std::optional<double>& value) {
+void set(const Size& size, const std::string& text, std::optional<double>& value) {
   double number = 0;
-  TORCH_CHECK(parse_number(text, number) && number > 0 && number < 1, "[parse_model] ", name, "=", text,
+  TORCH_CHECK(parse_number(text, number) && number > 0 && number < 1, "[parse_model] ", size.name, "=", text,
               ": expected a number between 0 and 1");
   value = number;
 }
 
-void set(const std::string& name, const std::string& text, std::optional<int64_t>& value) {
-  // Sizes far beyond any model's would only overflow their products.
-  constexpr int64_t kMost = 1 << 20;
-  const int64_t least = name == "end_of_text" ? -1 : name == "embedding" ? 0 : 1;
+void set(const Size& size, const std::string& text, std::optional<int64_t>& value) {
   int64_t number = 0;
-  TORCH_CHECK(parse_number(text, number) && number >= least && number <= kMost, "[parse_model] ", name, "=",
-              text, ": expected a whole number from ", least, " to ", kMost);
+  TORCH_CHECK(parse_number(text, number) && number >= size.least && number <= size.most, "[parse_model] ",
+              size.name, "=", text, ": expected a whole number from ", size.least, " to ", size.most);
   value = number;
 }
 
 }  // namespace
 
-std::string to_text(Family family) {
-  switch (family) {
-    case Family::kResNet:
-      return "resnet";
-    case Family::kVit:
-      return "vit";
-    case Family::kClipResNet:
-      return "clip-resnet";
-    case Family::kClipVit:
-      return "clip-vit";
-  }
-  TORCH_CHECK(false, "[to_text] not a Family");
-}
-
 void set_size(ModelConfig& config, const std::string& name, const std::string& value) {
   std::vector<std::string> known;
-  bool found = false;
-  const auto visit = [&](const std::string& size, const char*, auto& member) {
-    known.push_back(size);
-    if (size != name) return;
-    set(name, value, member);
-    found = true;
-  };
-  visit_sizes(config.family, visit, config);
-  TORCH_CHECK(found, "[parse_model] a ", to_text(config.family), " has no '", name, "'; did you mean '",
+  for (const Size& size : config.family->sizes) {
+    if (size.name == name) {
+      std::visit([&](const auto member) { set(size, value, config.*member); }, size.member);
+      return;
+    }
+    known.push_back(size.name);
+  }
+  TORCH_CHECK(false, "[parse_model] a ", config.family->name, " has no '", name, "'; did you mean '",
               nearest(name, known), "'? It has ", fmt::format("{}", fmt::join(known, ", ")));
 }
 
@@ -98,7 +75,7 @@ void fill(ModelConfig& config, const ModelConfig& other) {
   const auto visit = [](const std::string&, const char*, auto& mine, const auto& theirs) {
     if (!mine) mine = theirs;
   };
-  visit_sizes(config.family, visit, config, other);
+  visit_sizes(*config.family, visit, config, other);
 }
 
 std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& theirs) {
@@ -107,7 +84,7 @@ std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& thei
   const auto visit = [&](const std::string& name, const char*, const auto& mine, const auto& other) {
     if (mine && other && *mine != *other) found.push_back({name, text_of(*mine), text_of(*other)});
   };
-  visit_sizes(ours.family, visit, ours, theirs);
+  visit_sizes(*ours.family, visit, ours, theirs);
   return found;
 }
 
@@ -116,9 +93,10 @@ std::string to_text(const ModelConfig& config) {
   const auto visit = [&](const std::string& name, const char*, const auto& member) {
     if (member) sizes.push_back(fmt::format("{}={}", name, text_of(*member)));
   };
-  visit_sizes(config.family, visit, config);
-  return sizes.empty() ? to_text(config.family)
-                       : fmt::format("{}:{}", to_text(config.family), fmt::join(sizes, ","));
+  visit_sizes(*config.family, visit, config);
+  std::string text = config.family->name;
+  if (config.family->is_file()) text += ":" + config.file;
+  return sizes.empty() ? text : fmt::format("{}:{}", text, fmt::join(sizes, ","));
 }
 
 std::vector<int64_t> parse_layers(const std::string& text) {
@@ -127,7 +105,7 @@ std::vector<int64_t> parse_layers(const std::string& text) {
     const size_t end = std::min(text.find('-', begin), text.size());
     int64_t count = 0;
     TORCH_CHECK(parse_number(text.substr(begin, end - begin), count) && count > 0 && count <= 1000 &&
-                    layers.size() < 16,
+                    layers.size() < kMaxStages,
                 "[parse_model] layers=", text, ": expected numbers of blocks such as 3-4-6-3");
     layers.push_back(count);
     begin = end + 1;

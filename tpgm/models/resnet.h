@@ -50,8 +50,7 @@ class ResNet : public Backbone {
   int64_t image_size() const override { return options_.image_size(); }
   int64_t channels() const override { return options_.channels(); }
   void reset_parameters() override;
-  /// Of one image, in convolutions and matrix products, as torchvision and timm count them.
-  int64_t multiply_adds() const;
+  int64_t multiply_adds() const override;
 
  private:
   Twice stem(const at::Tensor& images);

@@ -8,7 +8,6 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "tpgm/base/names.h"
@@ -17,7 +16,6 @@
 namespace tpgm {
 namespace {
 
-constexpr std::string_view kScheme = "script:";
 constexpr const char* kCall = "ScriptBackbone";
 
 // A module of the script, for those who set the modes of modules one by one.
@@ -64,48 +62,17 @@ std::vector<std::string> blocks_of(const std::vector<std::string>& names) {
   return blocks;
 }
 
-int64_t parse_size(const std::string& model, const std::string& item, const std::string& name) {
-  int64_t number = 0;
-  const char *begin = item.data() + name.size() + 1, *end = item.data() + item.size();
-  const auto [stop, error] = std::from_chars(begin, end, number);
-  TORCH_CHECK(error == std::errc() && stop == end && number > 0 && number <= 1 << 14, "[", kCall, "] '",
-              model, "': ", item, ": expected a whole number from 1 to ", 1 << 14);
-  return number;
-}
-
 }  // namespace
 
-bool is_script(const std::string& model) { return model.starts_with(kScheme); }
-
-ScriptBackbone::ScriptBackbone(const std::string& model) {
-  std::string file = model.substr(is_script(model) ? kScheme.size() : 0);
-  // A colon may be part of a path; sizes have an equals sign behind theirs.
-  if (const size_t colon = file.rfind(':');
-      colon != std::string::npos && file.find('=', colon) != std::string::npos) {
-    std::string sizes = file.substr(colon + 1);
-    file.resize(colon);
-    for (size_t begin = 0; begin <= sizes.size();) {
-      const size_t end = std::min(sizes.find(',', begin), sizes.size());
-      const std::string item = sizes.substr(begin, end - begin);
-      begin = end + 1;
-      if (item.starts_with("image_size=")) {
-        image_size_ = parse_size(model, item, "image_size");
-      } else if (item.starts_with("channels=")) {
-        channels_ = parse_size(model, item, "channels");
-      } else {
-        TORCH_CHECK(false, "[", kCall, "] '", model, "': '", item,
-                    "' is no size of a script; it has image_size and channels");
-      }
-    }
-  }
-  path_ = file;
+ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_size, int64_t channels)
+    : path_(file), image_size_(image_size), channels_(channels) {
   std::error_code error;
-  TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kCall, "] '", file,
+  TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kCall, "] '", file.string(),
               "' is no file; expected one saved with torch.jit.save");
   try {
-    script_ = torch::jit::load(file, at::kCPU);
+    script_ = torch::jit::load(file.string(), at::kCPU);
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, "[", kCall, "] '", file, "' is no TorchScript module (", first_line(failure),
+    TORCH_CHECK(false, "[", kCall, "] '", file.string(), "' is no TorchScript module (", first_line(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
   std::vector<std::string> names;
@@ -116,7 +83,7 @@ ScriptBackbone::ScriptBackbone(const std::string& model) {
     names.push_back(item.name);
   }
   blocks_ = blocks_of(names);
-  TORCH_CHECK(!blocks_.empty(), "[", kCall, "] '", file,
+  TORCH_CHECK(!blocks_.empty(), "[", kCall, "] '", file.string(),
               "' has no parameters, so there is nothing to tune: torch.jit.freeze makes them constants; save "
               "it before that");
   for (const auto& item : script_.named_buffers()) {
@@ -167,6 +134,10 @@ int64_t ScriptBackbone::num_features(const std::string& layer) const {
   TORCH_CHECK(layer.empty(), "[", kCall, "] a script has no layer '", layer,
               "' to take features of; only its output");
   return num_features_;
+}
+
+int64_t ScriptBackbone::multiply_adds() const {
+  TORCH_CHECK(false, "[", kCall, "] '", path_.string(), "': what a script computes cannot be counted");
 }
 
 void ScriptBackbone::reset_parameters() {

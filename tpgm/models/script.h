@@ -11,9 +11,6 @@
 
 namespace tpgm {
 
-/// True for "script:...".
-bool is_script(const std::string& model);
-
 /// A module saved with torch.jit.save that maps images [batch, channels, size, size] to features or logits
 /// [batch, n]. Its parameters and buffers are this module's, by name and by identity: optimizers, anchors and
 /// checkpoints treat it as any other.
@@ -22,10 +19,9 @@ bool is_script(const std::string& model);
 /// eval() reach modules that were scripted; tracing keeps the mode it was traced in.
 class ScriptBackbone : public Backbone {
  public:
-  /// "script:model.pt", or with sizes behind it, "script:model.pt:image_size=32,channels=1"; by default 224
-  /// and 3. Runs it once on zeros; throws for what is no TorchScript, has no parameters or gives anything but
-  /// one tensor [batch, n].
-  explicit ScriptBackbone(const std::string& model);
+  /// Runs `file` once on a black image of these sizes; throws for what is no TorchScript, has no parameters
+  /// or gives anything but one tensor [batch, n].
+  explicit ScriptBackbone(const std::filesystem::path& file, int64_t image_size = 224, int64_t channels = 3);
 
   /// `layer` must be empty: a script has no inside.
   at::Tensor features(const at::Tensor& images, const std::string& layer) override;
@@ -34,6 +30,8 @@ class ScriptBackbone : public Backbone {
   std::vector<std::string> blocks() const override { return blocks_; }
   int64_t image_size() const override { return image_size_; }
   int64_t channels() const override { return channels_; }
+  /// Throws: what a script computes is its own.
+  int64_t multiply_adds() const override;
   /// Throws: a script's weights are in its file.
   void reset_parameters() override;
 
@@ -46,7 +44,7 @@ class ScriptBackbone : public Backbone {
   at::Tensor run(const at::Tensor& images);
 
   std::filesystem::path path_;
-  int64_t image_size_ = 224, channels_ = 3, num_features_ = 0;
+  int64_t image_size_, channels_, num_features_ = 0;
   torch::jit::Module script_;
   std::vector<std::string> blocks_;
 };

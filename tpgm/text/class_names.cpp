@@ -1,4 +1,5 @@
-// The classes and the sentences around them, as users have them in files.
+#include "tpgm/text/class_names.h"
+
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +13,6 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
-#include "tpgm/text/zero_shot.h"
 
 namespace tpgm {
 namespace {

@@ -7,8 +7,8 @@
 #include <array>
 #include <thread>
 
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 
 namespace tpgm {
 namespace {
@@ -32,17 +32,16 @@ ImageView view_of(const Pictures& pictures) {
 
 Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                        c10::Device device) {
-  const std::string model_name = keys::kModel.at(metadata);
   const ImageView own = keys::kView.of(metadata);
-  const Family family = is_script(model_name) ? Family::kResNet : parse_model(model_name).family;
-  const Normalization usual = normalization(family);
+  const Family& family = *parse_model(keys::kModel.at(metadata)).family;
+  const Normalization& usual = family.normalization;
   auto interpolation = Interpolation::kBicubic;
   if (own.interpolation) from_text("the checkpoint's interpolation", *own.interpolation, interpolation);
   interpolation = options.interpolation.value_or(interpolation);
   Pictures pictures;
   pictures.augment = !options.no_aug;
   pictures.eval.image_size(model.backbone->image_size())
-      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(is_clip(family) ? 1 : 0.875)))
+      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(family.crop_pct)))
       .decode(options.decode)
       .interpolation(interpolation);
   const auto& jitter = options.color_jitter;

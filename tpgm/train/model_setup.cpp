@@ -12,11 +12,11 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/checkpoint.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/load_classifier.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
@@ -97,7 +97,7 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
   const auto weights = read_weights(
       checkpoint, options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
   TORCH_CHECK(weights.has_text(), "[train] `head` ", to_text(options.head), ": '", options.checkpoint,
-              "', a ", to_text(weights.config.family),
+              "', a ", weights.config.family->name,
               ", has no text tower; it takes a whole CLIP, both towers");
   add_notes(options.checkpoint, weights.notes, notes);
   result.config = weights.config;
@@ -216,7 +216,9 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
 }
 
 void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) {
-  const auto start = load_classifier("", options.weights, LoadOptions());
+  // A script is run where the options name it, and by no checkpoint's word.
+  const std::string model_name = is_script(options.model) ? options.model : "";
+  const auto start = load_classifier(model_name, options.weights, LoadOptions());
   TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
               "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
   const auto theirs = keys::kClasses.of(start.checkpoint->metadata());

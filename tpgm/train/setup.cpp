@@ -13,8 +13,8 @@
 
 #include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm {
@@ -90,10 +90,10 @@ void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::
 }
 
 void make_paths_absolute(TrainOptions& options) {
-  if (is_script(options.model)) {  // "script:FILE:sizes"
-    const size_t begin = std::string("script:").size(),
-                 end = std::min(options.model.find(':', begin), options.model.size());
-    options.model.replace(begin, end - begin, absolute(options.model.substr(begin, end - begin)));
+  if (is_script(options.model)) {
+    ModelConfig config = parse_model(options.model);
+    config.file = absolute(config.file);
+    options.model = to_text(config);
   }
   TrainOptions::fields(
       [](const char*, const char* key, Trait, const char*, auto& value) {
@@ -108,10 +108,11 @@ void make_paths_absolute(TrainOptions& options) {
 }
 
 // What is left open is decided, so that the run can be repeated from its recipe.
-void decide_open_options(TrainOptions& options, const Setup& setup) {
+void decide_open_options(TrainOptions& options, Setup& setup) {
   options.device = setup.device;
   options.model = keys::kModel.at(setup.metadata);
   make_paths_absolute(options);
+  keys::kModel.set(setup.metadata, options.model);  // a script is found from other folders too
   const auto& loader = setup.pictures.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
   options.std.assign(loader.std().begin(), loader.std().end());
@@ -141,10 +142,8 @@ Setup prepare_run(TrainOptions options) {
   setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
   keys::kView.set(setup.metadata, view_of(setup.pictures));
   setup.model->to(setup.device);
-  if (!options.channels_last) {
-    const auto name = keys::kModel.at(setup.metadata);
-    options.channels_last = !is_script(name) && is_resnet(parse_model(name).family);
-  }
+  if (!options.channels_last)
+    options.channels_last = parse_model(keys::kModel.at(setup.metadata)).family->channels_last;
   if (*options.channels_last) to_channels_last(*setup.model);
   decide_batch_sizes(options, setup.data, setup.notes);
   decide_phases(options, setup.data, setup.notes);

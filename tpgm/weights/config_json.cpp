@@ -11,6 +11,7 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
@@ -83,7 +84,9 @@ class Reader {
 };
 
 // CLIPModel's file has an object per tower; CLIPVisionModel's is the vision tower's own.
-void read_huggingface(const Json& json, ModelConfig& config) {
+bool read_huggingface(const Json& json, ModelConfig& config) {
+  const auto type = json.find("model_type");
+  if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip")) return false;
   const bool vision_only =
       json.value("model_type", "") == "clip_vision_model" || !json.contains("vision_config");
   const Reader vision(vision_only ? json : child(json, "vision_config"));
@@ -113,6 +116,7 @@ void read_huggingface(const Json& json, ModelConfig& config) {
   if (!alike) throw Malformed{"hidden_act or layer_norm_eps differs between the two towers", kUnsupported};
   // transformers' own rule: 2 is what old files say, and then it is the largest token of a text.
   if (config.end_of_text == 2) config.end_of_text = -1;
+  return true;
 }
 
 // Its options change what is computed, so that none may be passed over; those that are off do nothing.
@@ -124,7 +128,8 @@ void check_keys(const Json& json, const std::string& where, std::initializer_lis
   }
 }
 
-void read_open_clip(const Json& json, ModelConfig& config) {
+// What both kinds of image tower have, and the text tower.
+bool read_open_clip(const Json& json, ModelConfig& config) {
   const Json& model = child(json, "model_cfg");
   check_keys(model, "model_cfg",
              {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "init_logit_scale"});
@@ -135,13 +140,6 @@ void read_open_clip(const Json& json, ModelConfig& config) {
   const Reader vision(child(model, "vision_cfg")), text(child(model, "text_cfg"));
   vision("image_size", config.image_size);
   vision("width", config.width);
-  if (!is_resnet(config.family)) {
-    std::optional<int64_t> head_width;
-    vision("head_width", head_width);
-    vision("layers", config.depth);
-    vision("patch_size", config.patch);
-    if (config.width) config.heads = *config.width / head_width.value_or(64);
-  }
   text("width", config.text_width);
   text("layers", config.text_depth);
   text("heads", config.text_heads);
@@ -149,10 +147,23 @@ void read_open_clip(const Json& json, ModelConfig& config) {
   text("context_length", config.context);
   const auto quick = model.find("quick_gelu");
   config.activation = quick != model.end() && *quick == true ? "quick_gelu" : "gelu";
+  return true;
+}
+
+bool read_open_clip_vit(const Json& json, ModelConfig& config) {
+  read_open_clip(json, config);
+  const Reader vision(child(child(json, "model_cfg"), "vision_cfg"));
+  std::optional<int64_t> head_width;
+  vision("head_width", head_width);
+  vision("layers", config.depth);
+  vision("patch_size", config.patch);
+  if (config.width) config.heads = *config.width / head_width.value_or(64);
+  return true;
 }
 
 // The file that timm writes for the hub.
-void read_timm(const Json& json, ModelConfig& config) {
+bool read_timm(const Json& json, ModelConfig& config) {
+  if (!json.contains("architecture")) return false;
   const auto text = [&](const char* key) {
     const auto found = json.find(key);
     return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -162,51 +173,53 @@ void read_timm(const Json& json, ModelConfig& config) {
   if (pool == "token") config.pool = "class";
   if (!pool.empty() && !config.pool) throw Malformed{"global_pool is neither token nor avg", kUnsupported};
   config.activation = text("architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
+  return true;
 }
+
+/// A file that a library writes for models of a family, and what reads it: false if it is another's.
+struct Source {
+  std::string_view family, file;
+  bool (*read)(const Json& json, ModelConfig& config);
+};
+
+// In the order in which to look for them.
+constexpr Source kSources[]{{"clip-vit", "open_clip_config.json", read_open_clip_vit},
+                            {"clip-resnet", "open_clip_config.json", read_open_clip},
+                            {"clip-vit", "config.json", read_huggingface},
+                            {"vit", "config.json", read_timm}};
 
 }  // namespace
 
-std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family) {
-  const Json json = parse(text);
-  ModelConfig config;
-  config.family = family;
-  if (kind == ConfigKind::kOpenClip) {
-    read_open_clip(json, config);
-    return config;
+std::optional<ModelConfig> parse_config_json(std::string_view text, std::string_view name,
+                                             const Family& family) {
+  for (const Source& source : kSources) {
+    if (source.family != family.name || source.file != name) continue;
+    ModelConfig config;
+    config.family = &family;
+    return source.read(parse(text), config) ? std::optional(std::move(config)) : std::nullopt;
   }
-  if (family == Family::kVit) {
-    if (!json.contains("architecture")) return std::nullopt;
-    read_timm(json, config);
-    return config;
-  }
-  const auto type = json.find("model_type");
-  if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip"))
-    return std::nullopt;
-  read_huggingface(json, config);
-  return config;
+  return std::nullopt;
 }
 
-std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family) {
-  std::error_code error;
-  auto kind = ConfigKind::kOpenClip;
-  auto path = folder / "open_clip_config.json";
-  if (!is_clip(family) || !std::filesystem::is_regular_file(path, error)) {
-    kind = ConfigKind::kHuggingFace;
-    path = folder / "config.json";
-    if (is_resnet(family) || !std::filesystem::is_regular_file(path, error)) return std::nullopt;
+std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, const Family& family) {
+  for (const Source& source : kSources) {
+    const auto path = folder / source.file;
+    std::error_code error;
+    if (source.family != family.name || !std::filesystem::is_regular_file(path, error)) continue;
+    const MappedFile file(path);
+    try {
+      auto config = parse_config_json(file.bytes(), source.file, family);
+      return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
+    } catch (const Malformed& malformed) {
+      refuse(path, malformed);
+    }
   }
-  const MappedFile file(path);
-  try {
-    auto config = parse_config_json(file.bytes(), kind, family);
-    return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
-  } catch (const Malformed& malformed) {
-    refuse(path, malformed);
-  }
+  return std::nullopt;
 }
 
 std::string huggingface_config(const ModelConfig& config, bool with_text) {
-  TORCH_CHECK(config.family == Family::kClipVit, "[huggingface_config] transformers' CLIP has no ",
-              to_text(config.family));
+  TORCH_CHECK(config.family->name == "clip-vit", "[huggingface_config] transformers' CLIP has no ",
+              config.family->name);
   nlohmann::ordered_json vision{
       {"model_type", "clip_vision_model"},           {"image_size", config.image_size.value()},
       {"num_channels", config.channels.value()},     {"patch_size", config.patch.value()},

@@ -17,11 +17,12 @@ struct ConfigFile {
   std::filesystem::path path;
   ModelConfig config;
 };
-std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, Family family);
+std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, const Family& family);
 
-/// The same of a file's text, whose name says the kind. Throws Malformed.
-enum class ConfigKind { kHuggingFace, kOpenClip };
-std::optional<ModelConfig> parse_config_json(std::string_view text, ConfigKind kind, Family family);
+/// The same of a file's text; `name` is the file's ("config.json"). Nothing too if the family has no file of
+/// that name. Throws Malformed.
+std::optional<ModelConfig> parse_config_json(std::string_view text, std::string_view name,
+                                             const Family& family);
 
 /// transformers' config.json for CLIPModel, or, without a text tower, CLIPVisionModelWithProjection. The
 /// family must be clip-vit and the config complete.

@@ -1,6 +1,8 @@
 // Other libraries' names for our tensors.
 #include "tpgm/weights/layouts.h"
 
+#include "tpgm/models/families.h"
+
 namespace tpgm {
 namespace {
 
@@ -115,24 +117,27 @@ const Rules kTimmVit{
 
 const std::vector<Table>& tables() {
   static const std::vector<Table> kTables{
-      {Layout::kTpgm, Family::kClipVit, "visual.stem.patch.weight", {}},
-      {Layout::kTpgm, Family::kClipResNet, "visual.stem.conv1.weight", {}},
-      {Layout::kTpgm, Family::kVit, "stem.patch.weight", {}},
-      {Layout::kTpgm, Family::kResNet, "stem.conv1.weight", {}},
-      {Layout::kOpenAi, Family::kClipVit, "visual.class_embedding", {&kOpenAiVit, &kOpenAiText}},
-      {Layout::kOpenAi, Family::kClipResNet, "visual.layer1.0.conv1.weight", {&kOpenAiResNet, &kOpenAiText}},
+      {Layout::kOpenAi, &find_family("clip-vit"), "visual.class_embedding", {&kOpenAiVit, &kOpenAiText}},
+      {Layout::kOpenAi,
+       &find_family("clip-resnet"),
+       "visual.layer1.0.conv1.weight",
+       {&kOpenAiResNet, &kOpenAiText}},
       {Layout::kHuggingFace,
-       Family::kClipVit,
+       &find_family("clip-vit"),
        "vision_model.embeddings.patch_embedding.weight",
        {&kHuggingFaceVit, &kHuggingFaceText}},
       {Layout::kHuggingFace,
-       Family::kClipVit,
+       &find_family("clip-vit"),
        "embeddings.patch_embedding.weight",
        {&kHuggingFaceVit, &kHuggingFaceText},
        "vision_model."},
-      {Layout::kTorchvision, Family::kResNet, "layer1.0.conv1.weight", {&kTorchvisionResNet}},
-      {Layout::kTorchvision, Family::kVit, "conv_proj.weight", {&kTorchvisionVit}},
-      {Layout::kTimm, Family::kVit, "patch_embed.proj.weight", {&kTimmVit}},
+      {Layout::kTorchvision, &find_family("resnet"), "layer1.0.conv1.weight", {&kTorchvisionResNet}},
+      {Layout::kTorchvision, &find_family("vit"), "conv_proj.weight", {&kTorchvisionVit}},
+      {Layout::kTimm,
+       &find_family("resnet"),
+       "layer1.0.conv1.weight",
+       {&kTorchvisionResNet}},  // the same names
+      {Layout::kTimm, &find_family("vit"), "patch_embed.proj.weight", {&kTimmVit}},
   };
   return kTables;
 }

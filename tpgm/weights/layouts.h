@@ -28,12 +28,12 @@ using Rules = std::vector<Rule>;
 
 struct Table {
   Layout layout;
-  Family family;
+  const Family* family;
   std::string_view signature;  // a name that no table after this one has
   std::vector<const Rules*> rules;
   std::string_view missing = "";  // what newer files leave out before all names
 };
-/// In the order in which to try them. For our own layout there is nothing to rename.
+/// Those of other libraries, in the order in which to try them.
 const std::vector<Table>& tables();
 
 /// What checkpoints hold beside the model.

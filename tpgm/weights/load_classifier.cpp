@@ -1,4 +1,4 @@
-// A backbone and a head, from checkpoints, scripts and text.
+// A backbone and a head, from checkpoints, model files and text.
 #include "tpgm/weights/load_classifier.h"
 
 #include <ATen/ATen.h>
@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "tpgm/base/call.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/models/script.h"
 #include "tpgm/text/zero_shot.h"
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
@@ -22,39 +22,41 @@ namespace {
 struct Parts {
   std::shared_ptr<Backbone> backbone;
   at::Tensor head, bias;
-  std::optional<ModelConfig> config;  // a script has none
+  std::optional<ModelConfig> config;  // of a model that is made from sizes
   Metadata metadata;
 };
 
-// The weights of a script, and of a classifier with one, go by its own names.
-Parts load_script(const std::string& model, const std::filesystem::path& checkpoint,
-                  LoadedClassifier& result) {
-  const auto script = std::make_shared<ScriptBackbone>(model);
-  Parts parts{script, {}, {}, {}, {}};
-  keys::kModel.set(result.metadata, model);
-  if (checkpoint.empty()) return parts;
-  const Checkpoint opened(checkpoint);
-  result.checkpoint = opened;
-  StateDict backbone("Tensor");
-  for (const auto& name : opened.names()) {
-    if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
+// Of a family whose models are files: the checkpoint's tensors, also those of a classifier, go by the model's
+// own names.
+Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedClassifier& result) {
+  if (!path.empty()) {
+    result.checkpoint.emplace(path);
+    // The file may have moved since, but the sizes stay unless the user gives others.
+    const auto trained = model_of(*result.checkpoint);
+    if (trained && trained->family == config.family) fill(config, *trained);
   }
-  if (backbone.is_empty() || !opened.contains("head.weight")) {  // the script's alone
-    load_weights(*script, checkpoint);
+  Parts parts{make_backbone(config), {}, {}, {}, {}};
+  keys::kModel.set(result.metadata, to_text(config));
+  if (!result.checkpoint) return parts;
+  const Checkpoint& checkpoint = *result.checkpoint;
+  const StateDict backbone = below(checkpoint.tensors(), "backbone.");
+  if (backbone.is_empty() || !checkpoint.contains("head.weight")) {  // the model's alone
+    load_weights(*parts.backbone, path);
     return parts;
   }
-  load_state_dict(*script, backbone, {}, checkpoint);
-  parts.head = opened.tensor("head.weight");
-  if (opened.contains("head.bias")) parts.bias = opened.tensor("head.bias");
-  parts.metadata = opened.metadata();
+  load_state_dict(*parts.backbone, backbone, {}, path);
+  parts.head = checkpoint.tensor("head.weight");
+  if (checkpoint.contains("head.bias")) parts.bias = checkpoint.tensor("head.bias");
+  parts.metadata = checkpoint.metadata();
+  keys::kView.copy(parts.metadata, result.metadata);
   return parts;
 }
 
-Parts load_model(const std::string& model, const std::filesystem::path& file, LoadedClassifier& result) {
+Parts load_model(const std::optional<ModelConfig>& wanted, const std::filesystem::path& file,
+                 LoadedClassifier& result) {
   const Checkpoint checkpoint(file);
   result.checkpoint = checkpoint;
-  ModelWeights weights =
-      read_weights(checkpoint, model.empty() ? std::nullopt : std::optional(parse_model(model)));
+  ModelWeights weights = read_weights(checkpoint, wanted);
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
   load_state_dict(*parts.backbone, weights.backbone(), {}, file);
   if (weights.has_head()) parts.head = weights.tensors["head.weight"];
@@ -74,8 +76,7 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
     std::vector<std::string> texts;
     ModelConfig made_with = parse_model(head.model);
     TORCH_CHECK(made_with.family == parts.config->family, "'", options.head_file().string(),
-                "' was made with a ", to_text(made_with.family), ", and this is a ",
-                to_text(parts.config->family));
+                "' was made with a ", made_with.family->name, ", and this is a ", parts.config->family->name);
     for (const auto& [size, theirs, ours] : conflicts(made_with, *parts.config)) {
       if (size != "image_size" && size != "recompute")
         texts.push_back(fmt::format("{} {}, not {}", size, theirs, ours));
@@ -105,8 +106,9 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options) try {
   LoadedClassifier result;
-  const Parts parts =
-      is_script(model) ? load_script(model, checkpoint, result) : load_model(model, checkpoint, result);
+  const auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
+  const Parts parts = wanted && wanted->family->is_file() ? load_file(*wanted, checkpoint, result)
+                                                          : load_model(wanted, checkpoint, result);
   if (options.head() == Head::kCheckpoint) {
     result.model = with_own_head(parts, checkpoint, options);
   } else {

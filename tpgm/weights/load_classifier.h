@@ -39,7 +39,9 @@ struct LoadedClassifier {
 };
 
 /// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of
-/// `checkpoint`, which for a script may be empty. Everything is checked before anything is returned.
+/// `checkpoint`, which for a script may be empty. A script is a program: it is run only where `model` names
+/// it, whatever the metadata of a checkpoint says, and takes its sizes from there unless it is given others.
+/// Everything is checked before anything is returned.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
 

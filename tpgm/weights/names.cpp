@@ -13,6 +13,7 @@
 
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/models/families.h"
 #include "tpgm/weights/layouts.h"
 
 namespace tpgm {
@@ -21,9 +22,11 @@ namespace {
 // Of two encoders that were trained side by side, the one that is meant.
 constexpr std::array<std::string_view, 3> kPreferred{"base_encoder.", "student.", "encoder_q."};
 
-const Table* find_table(Layout layout, Family family) {
+const Table* find_table(Layout layout, const Family& family) {
+  static const Table kOwn{Layout::kTpgm, nullptr, "", {}};  // there is nothing to rename
+  if (layout == Layout::kTpgm && *family.recognition) return &kOwn;
   for (const auto& table : tables()) {
-    if (table.layout == layout && table.family == family) return &table;
+    if (table.layout == layout && table.family == &family) return &table;
   }
   return nullptr;
 }
@@ -136,6 +139,37 @@ bool beside_backbone(const std::string& name) {
   return name.starts_with("head.") || name.starts_with("text.") || name == "logit_scale";
 }
 
+// Families with the tensor that shows each, the longest name first: "visual.stem.conv1.weight" ends as
+// "stem.conv1.weight" does.
+std::vector<std::pair<const Family*, std::string>> own_signatures() {
+  std::vector<std::pair<const Family*, std::string>> found;
+  for (const Family& family : families()) {
+    if (const auto& recognition = *family.recognition)
+      found.emplace_back(&family, family.image_prefix() + recognition->signature);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  return found;
+}
+
+// What comes before the signature, if it is among the names; of several the best.
+std::optional<std::string> prefix_of(std::string_view signature, const std::vector<std::string>& names) {
+  std::vector<std::string> prefixes;
+  for (const auto& name : names) {
+    if (!name.ends_with(signature)) continue;
+    const std::string prefix = name.substr(0, name.size() - signature.size());
+    if (prefix.empty() || prefix.ends_with('.')) prefixes.push_back(prefix);
+  }
+  if (prefixes.empty()) return std::nullopt;
+  const auto preference = [](const std::string& prefix) {
+    size_t place = 0;
+    while (place < kPreferred.size() && !prefix.ends_with(kPreferred[place])) ++place;
+    return std::pair(prefix.empty() ? 0 : place + 1, prefix);
+  };
+  return *std::min_element(prefixes.begin(), prefixes.end(),
+                           [&](const auto& a, const auto& b) { return preference(a) < preference(b); });
+}
+
 std::string top_of(const std::string& name) { return name.substr(0, name.find('.')); }
 
 }  // namespace
@@ -167,41 +201,31 @@ Layout parse_layout(const std::string& text) {
               fmt::format("{}", fmt::join(known, ", ")));
 }
 
-std::vector<Layout> layouts_of(Family family) {
+std::vector<Layout> layouts_of(const Family& family) {
   std::vector<Layout> layouts;
+  if (*family.recognition) layouts.push_back(Layout::kTpgm);
   for (const auto& table : tables()) {
     const bool fresh = std::find(layouts.begin(), layouts.end(), table.layout) == layouts.end();
-    if (table.family == family && fresh) layouts.push_back(table.layout);
+    if (table.family == &family && fresh) layouts.push_back(table.layout);
   }
-  if (family == Family::kResNet) layouts.push_back(Layout::kTimm);  // the same names
   return layouts;
 }
 
 std::optional<Recognised> recognise(const std::vector<std::string>& names) {
+  for (const auto& [family, signature] : own_signatures()) {
+    if (const auto prefix = prefix_of(signature, names))
+      return Recognised{Layout::kTpgm, family, *prefix, ""};
+  }
   for (const auto& table : tables()) {
-    std::vector<std::string> prefixes;
-    for (const auto& name : names) {
-      if (!name.ends_with(table.signature)) continue;
-      const std::string prefix = name.substr(0, name.size() - table.signature.size());
-      if (prefix.empty() || prefix.ends_with('.')) prefixes.push_back(prefix);
-    }
-    if (prefixes.empty()) continue;
-    const auto preference = [](const std::string& prefix) {
-      size_t place = 0;
-      while (place < kPreferred.size() && !prefix.ends_with(kPreferred[place])) ++place;
-      return std::pair(prefix.empty() ? 0 : place + 1, prefix);
-    };
-    const auto best = std::min_element(prefixes.begin(), prefixes.end(), [&](const auto& a, const auto& b) {
-      return preference(a) < preference(b);
-    });
-    return Recognised{table.layout, table.family, *best, std::string(table.missing)};
+    if (const auto prefix = prefix_of(table.signature, names))
+      return Recognised{table.layout, table.family, *prefix, std::string(table.missing)};
   }
   return std::nullopt;
 }
 
 Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
-  const Table* table = find_table(recognised.layout, recognised.family);
-  TORCH_CHECK(table != nullptr, "[to_ours] a ", to_text(recognised.family), " has no layout ",
+  const Table* table = find_table(recognised.layout, *recognised.family);
+  TORCH_CHECK(table != nullptr, "[to_ours] a ", recognised.family->name, " has no layout ",
               to_text(recognised.layout));
   const bool ours = recognised.layout == Layout::kTpgm;
   Renamed result;
@@ -258,21 +282,19 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
 }
 
 Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout layout) {
-  const Family family = config.family;
-  if (family == Family::kResNet && layout == Layout::kTimm) layout = Layout::kTorchvision;
+  const Family& family = *config.family;
   const Table* table = find_table(layout, family);
   if (table == nullptr) {
     std::vector<std::string> known;
     for (const auto each : layouts_of(family)) known.push_back(to_text(each));
-    TORCH_CHECK(false, "[from_ours] a ", to_text(family), " has no layout ", to_text(layout), "; it has ",
+    TORCH_CHECK(false, "[from_ours] a ", family.name, " has no layout ", to_text(layout), "; it has ",
                 fmt::format("{}", fmt::join(known, ", ")));
   }
-  const bool foreign_vit = layout == Layout::kTorchvision && family == Family::kVit;
   TORCH_CHECK(
-      !foreign_vit || (config.pool != "mean" && config.patch_bias != false && config.pre_norm != true),
+      layout != Layout::kTorchvision ||
+          (config.pool != "mean" && config.patch_bias != false && config.pre_norm != true),
       "[from_ours] torchvision's ViT has the class token for a pool, a bias of the patches and no norm "
-      "before "
-      "the blocks, and this one does not; write it as timm");
+      "before the blocks, and this one does not; write it as timm");
   Renamed result;
   for (const auto& item : tensors) {
     if (layout == Layout::kTpgm) {
@@ -280,7 +302,7 @@ Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout la
       continue;
     }
     const auto found = match_ours(*table, item.key());
-    if (!found && is_clip(family) && item.key().starts_with("head.")) {
+    if (!found && item.key().starts_with("head.")) {
       result.notes.push_back(
           fmt::format("left out '{}': {} has no classification head", item.key(), to_text(layout)));
       continue;

@@ -22,13 +22,13 @@ enum class Layout {
 /// "tpgm", "openai", "hf", "torchvision", "timm".
 std::string to_text(Layout layout);
 Layout parse_layout(const std::string& text);
-/// The layouts that models of a family come in, ours first.
-std::vector<Layout> layouts_of(Family family);
+/// The layouts that models of a family come in, ours first; none for models that keep their own names.
+std::vector<Layout> layouts_of(const Family& family);
 
 /// What the names of a checkpoint show.
 struct Recognised {
   Layout layout;
-  Family family;
+  const Family* family;
   /// The names lie below it: "base_encoder." of MoCo-v3, "model." of Lightning. Often empty.
   std::string prefix;
   /// And this is missing before them: "vision_model." of what transformers 5 writes.

@@ -1,4 +1,5 @@
-// Weights back into other libraries' files.
+#include "tpgm/weights/save.h"
+
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/weights/config_json.h"
-#include "tpgm/weights/weights.h"
 
 namespace tpgm {
 namespace {

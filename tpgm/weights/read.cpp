@@ -1,5 +1,5 @@
 // From a checkpoint to the weights of a model that is known, whole and described.
-#include "tpgm/weights/weights.h"
+#include "tpgm/weights/read.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -11,6 +11,7 @@
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/mismatches.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/vit.h"
 #include "tpgm/weights/config_json.h"
@@ -49,18 +50,17 @@ void check_agreement(const ModelConfig& said, const ModelConfig& shown, const st
     if (size == "image_size") continue;
     texts.push_back(fmt::format("{} is {} in {}, {} in the weights", size, ours, by_whom, theirs));
   }
-  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", to_text(shown.family),
+  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", shown.family->name,
               " of other sizes: ", fmt::format("{}", fmt::join(texts, "; ")), "; ", way_out);
 }
 
 // Position embeddings for the image size that was asked for.
 void resize(ModelWeights& weights, int64_t image_size) {
   if (weights.config.image_size == image_size) return;
-  const bool resnet = is_resnet(weights.config.family);
-  const std::string name = fmt::format("{}{}", is_clip(weights.config.family) ? "visual." : "",
-                                       resnet ? "pool.position" : "stem.position");
-  const int64_t patch =
-      resnet ? int64_t{2} << parse_layers(*weights.config.layers).size() : *weights.config.patch;
+  const Family& family = *weights.config.family;
+  const Positions& positions = **family.positions;
+  const std::string name = family.image_prefix() + positions.tensor;
+  const int64_t patch = positions.pixels(weights.config);
   TORCH_CHECK(image_size % patch == 0, "[", kCall, "] image_size=", image_size, " is no multiple of ", patch,
               ", the pixels of a position of this model");
   at::Tensor& position = weights.tensors[name];
@@ -72,28 +72,32 @@ void resize(ModelWeights& weights, int64_t image_size) {
   weights.config.image_size = image_size;
 }
 
+// A model that keeps its own names is run from its file, and no file may say by itself what is to be run.
+void check_layout(const std::optional<ModelConfig>& config, const Checkpoint& checkpoint,
+                  const std::string& by_whom) {
+  TORCH_CHECK(!config || *config->family->recognition, "[", kCall, "] '", checkpoint.path().string(),
+              "' is a ", config ? config->family->name : "", " by ", by_whom, ", '",
+              config ? to_text(*config) : "",
+              "': its tensors have names of their own, in no layout; it is run with that as `model`");
+}
+
 Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional<ModelConfig>& metadata) {
   auto found = recognise(checkpoint.names());
   TORCH_CHECK(
       found, "[", kCall, "] '", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
       ", are those of no model known here; see 'tpgm list models'. As TorchScript any model can be tuned: "
       "docs/models.md");
+  if (!metadata) return *found;
+  const auto signature = [](const Family& family) {
+    return *family.recognition ? (*family.recognition)->signature : "";
+  };
   // A classifier's backbone does not show that it was CLIP's.
-  const bool alike = metadata && is_resnet(found->family) == is_resnet(metadata->family);
+  const bool alike = signature(*found->family) == signature(*metadata->family);
   if (found->layout == Layout::kTpgm && alike) found->family = metadata->family;
-  TORCH_CHECK(!metadata || metadata->family == found->family, "[", kCall, "] '", checkpoint.path().string(),
-              "' is a ", to_text(metadata->family), " by its metadata 'tpgm.model' and a ",
-              to_text(found->family), " by its names; it was put together wrongly: save it again");
+  TORCH_CHECK(metadata->family == found->family, "[", kCall, "] '", checkpoint.path().string(), "' is a ",
+              metadata->family->name, " by its metadata 'tpgm.model' and a ", found->family->name,
+              " by its names; it was put together wrongly: save it again");
   return *found;
-}
-
-std::optional<ModelConfig> metadata_of(const Checkpoint& checkpoint) {
-  constexpr size_t kMaxText = 1000;
-  if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
-  const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
-  TORCH_CHECK(text == given, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
-              "', which is no model; save it again");
-  return parse_model(text);
 }
 
 // Names may share bytes and tensors repeat their own, but a model has every element for itself.
@@ -136,14 +140,14 @@ void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
   // A head on features of a layer in between is of another width, and our own file says so.
   const bool in_between = keys::kLayer.in(checkpoint.metadata());
   check_head(weights.tensors, in_between ? std::nullopt : std::optional(backbone->num_features()));
-  const bool clip = is_clip(weights.config.family);
+  const Family& family = *weights.config.family;
   for (const auto& item : weights.tensors) {
     const std::string& name = item.key();
-    const bool tower = clip
+    const bool tower = family.has_text()
                            ? name.starts_with("visual.") || name.starts_with("text.") || name == "logit_scale"
                            : !name.starts_with("head.");
     TORCH_CHECK(tower || name == "head.weight" || name == "head.bias", "[", kCall, "] the tensor for our '",
-                printable(name), "' has no place in a ", to_text(weights.config.family), "; remove it");
+                printable(name), "' has no place in a ", family.name, "; remove it");
   }
 }
 
@@ -153,7 +157,7 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
   if (renamed.unknown.empty()) return renamed;
   Mismatches culprits;
   for (const auto& name : renamed.unknown) {
-    culprits.add(name, fmt::format("is in the file, but not in a {} ({})", to_text(recognised.family),
+    culprits.add(name, fmt::format("is in the file, but not in a {} ({})", recognised.family->name,
                                    to_text(recognised.layout)));
   }
   TORCH_CHECK(false,
@@ -164,15 +168,14 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
 
 // A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's; its text
 // tower keeps its own.
-StateDict with_tower(const StateDict& tensors, Family family) {
-  const bool bare = is_clip(family) && !tensors.contains("visual.stem.conv1.weight") &&
-                    !tensors.contains("visual.stem.patch.weight");
-  if (!bare) return tensors;
+StateDict with_tower(const StateDict& tensors, const Family& family) {
+  const std::string prefix = family.image_prefix();
+  if (prefix.empty() || tensors.contains(prefix + (*family.recognition)->signature)) return tensors;
   StateDict result("Tensor");
   for (const auto& item : tensors) {
     const std::string& name = item.key();
-    const bool visual = !name.starts_with("head.") && !name.starts_with("text.") && name != "logit_scale";
-    result.insert(visual ? "visual." + name : name, item.value());
+    const bool image = !name.starts_with("head.") && !name.starts_with("text.") && name != "logit_scale";
+    result.insert(image ? prefix + name : name, item.value());
   }
   return result;
 }
@@ -193,60 +196,60 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
   if (metadata) {
     fill(config, *metadata);
   } else if (const auto beside =
-                 read_config_json(checkpoint.files().front().parent_path(), recognised.family)) {
+                 read_config_json(checkpoint.files().front().parent_path(), *recognised.family)) {
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
-    TORCH_CHECK(is_clip(config.family) || beside->config.pool != "mean" || config.pool == "mean", "[", kCall,
-                "] '", file, "' takes the mean of normalised patches by its ", name,
+    TORCH_CHECK(beside->config.pool != "mean" || config.pool == "mean", "[", kCall, "] '", file,
+                "' takes the mean of normalised patches by its ", name,
                 ", which is not known here: only the norm of their mean (fc_norm)");
     fill(config, beside->config);
   }
   const bool small_moco =
-      config.family == Family::kVit && config.width == 384 && recognised.prefix.ends_with("base_encoder.");
+      config.family->name == "vit" && config.width == 384 && recognised.prefix.ends_with("base_encoder.");
   if (small_moco && !config.heads) {
     config.heads = 12;
     weights.notes.emplace_back("12 heads are assumed, as MoCo-v3's ViT-S has them; others have 6: heads=6");
   }
-  const bool like_clip = is_clip(config.family) || config.pre_norm.value_or(false);
+  const bool clip = config.family->has_text(), like_clip = clip || config.pre_norm.value_or(false);
   if (like_clip && !config.activation) {
-    const bool clip = is_clip(config.family);
     weights.notes.push_back(
         fmt::format("{} is assumed, as {}; else give `model` {}:activation={}", clip ? "quick_gelu" : "gelu",
                     recognised.layout == Layout::kHuggingFace ? "no config.json of CLIP's is beside it"
                     : clip ? "in OpenAI's models; open_clip's own have gelu"
                            : "in most of timm's",
-                    to_text(config.family), clip ? "gelu" : "quick_gelu"));
+                    config.family->name, clip ? "gelu" : "quick_gelu"));
   }
   set_defaults(config);
 }
 
 ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
   check_bytes(checkpoint);
-  const std::optional<ModelConfig> metadata = metadata_of(checkpoint);
+  const std::optional<ModelConfig> metadata = model_of(checkpoint);
+  check_layout(metadata, checkpoint, "its metadata 'tpgm.model'");
+  check_layout(wanted, checkpoint, "`model`");
   const Recognised recognised = recognise_or_refuse(checkpoint, metadata);
   TORCH_CHECK(!wanted || wanted->family == recognised.family, "[", kCall, "] '", checkpoint.path().string(),
-              "' is a ", to_text(recognised.family), " (layout: ", to_text(recognised.layout), "), not a ",
-              wanted ? to_text(wanted->family) : "", "; give `model` ", to_text(recognised.family),
+              "' is a ", recognised.family->name, " (layout: ", to_text(recognised.layout), "), not a ",
+              wanted ? wanted->family->name : "", "; give `model` ", recognised.family->name,
               " or one of its sizes, see 'tpgm list models'");
   Renamed renamed = rename(checkpoint, recognised);
   ModelWeights result;
   result.layout = recognised.layout;
-  result.tensors = with_tower(renamed.tensors, recognised.family);
+  result.tensors = with_tower(renamed.tensors, *recognised.family);
   result.notes = checkpoint.notes();
   result.notes.insert(result.notes.end(), renamed.notes.begin(), renamed.notes.end());
   add_counters(result.tensors, result.notes);
-  result.config = sizes_of(recognised.family, result.tensors);
+  result.config = sizes_of(*recognised.family, result.tensors);
   complete_config(result, checkpoint, recognised, wanted, metadata);
   check_complete(result, checkpoint);
-  const bool has_positions = is_clip(recognised.family) || !is_resnet(recognised.family);
-  if (wanted && wanted->image_size && has_positions) resize(result, *wanted->image_size);
+  if (wanted && wanted->image_size && *recognised.family->positions) resize(result, *wanted->image_size);
   return result;
 }
 
 }  // namespace
 
 StateDict ModelWeights::backbone() const {
-  if (is_clip(config.family)) return below(tensors, "visual.");
+  if (config.family->has_text()) return below(tensors, config.family->image_prefix());
   StateDict result("Tensor");
   for (const auto& item : tensors) {
     if (!item.key().starts_with("head.")) result.insert(item.key(), item.value());
@@ -255,6 +258,15 @@ StateDict ModelWeights::backbone() const {
 }
 
 StateDict ModelWeights::text() const { return below(tensors, "text."); }
+
+std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
+  constexpr size_t kMaxText = 1000;
+  if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
+  const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
+  TORCH_CHECK(text == given, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
+              "', which is no model; save it again");
+  return parse_model(text);
+}
 
 ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) try {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));

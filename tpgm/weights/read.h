@@ -1,8 +1,6 @@
 // A checkpoint as weights of one of our models: whose it is, what sizes it has, its tensors under our names.
 #pragma once
 
-#include <torch/arg.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,34 +34,12 @@ struct ModelWeights {
 /// than the shapes show, are an error that says both, save for image_size, to which position embeddings are
 /// resized.
 ///
-/// Throws if no model is recognised, if a tensor is unknown, missing or of another shape. Errors name the
-/// file.
+/// Throws if no model is recognised, if a tensor is unknown, missing or of another shape, and for a family
+/// whose models keep their own names (a script: see load_classifier()). Errors name the file.
 ModelWeights read_weights(const Checkpoint& checkpoint,
                           const std::optional<ModelConfig>& wanted = std::nullopt);
 
-struct SaveOptions {
-  TORCH_ARG(Layout, layout) = Layout::kTpgm;
-  /// For floating-point tensors; by default each keeps its own.
-  TORCH_ARG(std::optional<at::ScalarType>, dtype) = std::nullopt;
-  /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
-  TORCH_ARG(int64_t, shard_size) = 0;
-  /// To be written beside what is needed to know the model again (keys::kModel, keys::kFormat).
-  TORCH_ARG(Metadata, metadata);
-};
-
-struct SavedModel {
-  std::vector<std::filesystem::path> files;
-  std::vector<std::string> notes;
-  size_t tensors = 0, bytes = 0;
-};
-
-/// Writes the weights as safetensors in the names and shapes of another library. A folder becomes
-/// model.safetensors in it; of CLIP for Hugging Face also config.json. Nothing appears before all of it is on
-/// the disk.
-SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& output,
-                   const SaveOptions& options);
-
-/// The sizes that the shapes of our tensors show.
-ModelConfig sizes_of(Family family, const StateDict& tensors);
+/// What the metadata of a checkpoint of ours says of its model ("tpgm.model"); nothing if it says nothing.
+std::optional<ModelConfig> model_of(const Checkpoint& checkpoint);
 
 }  // namespace tpgm

@@ -1,0 +1,299 @@
+// The table of families: what its rows say, what they must not leave out, and an architecture that is added
+// to it and goes through the library like those that are built in.
+#include "tpgm/models/families.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "tests/models/model_files.h"
+#include "tpgm/data/formats/encode.h"
+#include "tpgm/models/registry.h"
+#include "tpgm/nn/layers.h"
+#include "tpgm/train/setup.h"
+#include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/read.h"
+#include "tpgm/weights/save.h"
+
+namespace tpgm::testing {
+namespace {
+
+using RunSetup = Setup;  // tests have a Setup() of their own
+
+/// The mean over the pixels, times a matrix.
+class Mean : public Backbone {
+ public:
+  explicit Mean(const ModelConfig& config)
+      : image_size_(*config.image_size),
+        weight_(register_module("mix", std::make_shared<torch::nn::Module>())
+                    ->register_parameter("weight", allocate({*config.width, *config.channels}))) {}
+  at::Tensor features(const at::Tensor& images, const std::string&) override {
+    check_images(images, /*any_size=*/true);
+    return images.mean({2, 3}).matmul(weight_.t());
+  }
+  int64_t num_features(const std::string&) const override { return weight_.size(0); }
+  std::vector<std::string> blocks() const override { return {"mix"}; }
+  int64_t image_size() const override { return image_size_; }
+  int64_t channels() const override { return weight_.size(1); }
+  int64_t multiply_adds() const override { return weight_.numel(); }
+  void reset_parameters() override {
+    const at::NoGradGuard no_grad;
+    weight_.normal_();
+  }
+
+ private:
+  int64_t image_size_;
+  at::Tensor weight_;
+};
+
+void read_mean(const Shapes& shapes, ModelConfig& config) {
+  config.width = shapes.size("mix.weight", 0, 2);
+  config.channels = shapes.size("mix.weight", 1, 2);
+}
+
+Family mean_family(const std::string& name) {
+  return {.name = name,
+          .sizes = {{"image_size", "pixels on a side", &ModelConfig::image_size},
+                    {"channels", "of an image", &ModelConfig::channels},
+                    {"width", "features", &ModelConfig::width}},
+          .set_defaults =
+              [](ModelConfig& config) {
+                config.image_size = config.image_size.value_or(16);
+                config.channels = config.channels.value_or(3);
+                config.width = config.width.value_or(5);
+              },
+          .make_backbone = [](const ModelConfig& config) -> std::shared_ptr<Backbone> {
+            return std::make_shared<Mean>(config);
+          },
+          .make_text = nullptr,
+          .recognition = Recognition{"mix.weight", read_mean},
+          .positions = std::nullopt,
+          .normalization = Normalization{{0.1, 0.2, 0.3}, {0.4, 0.5, 0.6}},
+          .crop_pct = 0.9,
+          .channels_last = true,
+          .library = std::nullopt,
+          .file = ""};
+}
+
+// A row that leaves something out does not compile.
+template <typename Row>
+concept NeedsNoDefaults = requires { Row{.name = "half", .sizes = {}}; };
+template <typename Row>
+concept NeedsNoCrop = requires {
+  Row{.name = "half",
+      .sizes = {},
+      .set_defaults = nullptr,
+      .make_backbone = nullptr,
+      .make_text = nullptr,
+      .recognition = std::nullopt,
+      .positions = std::nullopt,
+      .normalization = Normalization{},
+      .channels_last = false,
+      .library = std::nullopt,
+      .file = ""};
+};
+template <typename Row>
+concept TakesAllOfThem = requires {
+  Row{.name = "whole",
+      .sizes = {},
+      .set_defaults = nullptr,
+      .make_backbone = nullptr,
+      .make_text = nullptr,
+      .recognition = std::nullopt,
+      .positions = std::nullopt,
+      .normalization = Normalization{},
+      .crop_pct = 1.0,
+      .channels_last = false,
+      .library = std::nullopt,
+      .file = ""};
+};
+static_assert(!NeedsNoDefaults<Family> && !NeedsNoCrop<Family> && TakesAllOfThem<Family>);
+static_assert(!std::is_default_constructible_v<Family>);
+
+class Families : public ModelFiles {
+ protected:
+  /// Two classes of six images, each of one colour.
+  std::string data() const {
+    for (const int colour : {40, 200}) {
+      const auto folder = file("data") / std::to_string(colour);
+      std::filesystem::create_directories(folder);
+      for (int i = 0; i < 6; ++i) {
+        Image image(8, 8);
+        std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(colour + i));
+        test::write_bytes(folder / (std::to_string(i) + ".png"), encode_png(image));
+      }
+    }
+    return file("data").string();
+  }
+  /// What `tpgm train --dry-run` asks for.
+  RunSetup prepared(const std::string& model, Settings more = {}) const {
+    more.insert(
+        {{"data-dir", data()}, {"model", model}, {"method", "ft"}, {"device", "cpu"}, {"workers", "1"}});
+    return prepare(make_options(more));
+  }
+};
+
+TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
+  const Family& family = add_family(mean_family("mean"));
+
+  // `tpgm list models`.
+  EXPECT_EQ(&families().back(), &family);
+  const ModelConfig config = parse_model("mean:width=7");
+  const ModelCost cost = cost_of(config);
+  EXPECT_EQ(cost.parameters, 21);
+  EXPECT_EQ(cost.text_parameters, 0);
+  EXPECT_DOUBLE_EQ(cost.gflops, 21e-9);
+  EXPECT_EQ(layouts_of(family), std::vector<Layout>{Layout::kTpgm});
+  ModelConfig usual = parse_model("mean");
+  set_defaults(usual);
+  EXPECT_EQ(to_text(usual), "mean:image_size=16,channels=3,width=5");
+  EXPECT_TRUE(has(error_of([] { parse_model("mean:depth=2"); }), "a mean has no 'depth'"));
+  EXPECT_TRUE(has(error_of([] { parse_model("maen"); }), "did you mean 'mean'"));
+  EXPECT_TRUE(has(error_of([&] { make_clip_text(config); }), "a mean has no text tower"));
+
+  // `tpgm train`.
+  const RunSetup setup = prepared("mean:width=7,image_size=8");
+  EXPECT_EQ(setup.options.model, "mean:image_size=8,channels=3,width=7");
+  EXPECT_EQ(setup.options.channels_last, true);
+  EXPECT_EQ(setup.options.crop_pct, 0.9);
+  EXPECT_EQ(setup.options.mean, (std::vector<double>{0.1, 0.2, 0.3}));
+  EXPECT_EQ(setup.options.std, (std::vector<double>{0.4, 0.5, 0.6}));
+  EXPECT_NE(dynamic_cast<Mean*>(setup.model->backbone.get()), nullptr);
+
+  // What is saved is known again: by its metadata, and by its names alone.
+  const at::Tensor images = at::randn({4, 3, 8, 8});
+  setup.model->eval();
+  const at::Tensor logits = setup.model->forward(images);
+  save_weights(*setup.model, file("run.safetensors"), setup.metadata);
+  const auto again = load_classifier("", file("run.safetensors"), {});
+  EXPECT_EQ(again.metadata.at("tpgm.model"), setup.options.model);
+  again.model->eval();
+  EXPECT_TRUE(again.model->forward(images).equal(logits));
+  save_weights(*setup.model, file("bare.safetensors"));
+  const ModelWeights weights = read_weights(Checkpoint(file("bare.safetensors")));
+  EXPECT_EQ(weights.layout, Layout::kTpgm);
+  EXPECT_EQ(to_text(weights.config),
+            "mean:image_size=16,channels=3,width=7");  // the size of images shows nowhere
+
+  // `tpgm convert`.
+  save_as(weights, file("ours.safetensors"), SaveOptions());
+  EXPECT_TRUE(read_weights(Checkpoint(file("ours.safetensors")))
+                  .tensors["mix.weight"]
+                  .equal(setup.model->backbone->parameters()[0]));
+  EXPECT_TRUE(has(
+      error_of([&] { save_as(weights, file("theirs.safetensors"), SaveOptions().layout(Layout::kTimm)); }),
+      "a mean has no layout timm; it has tpgm"));
+}
+
+TEST_F(Families, WhatIsMissingIsNamedTogetherWithTheFamily) {
+  const auto error = [](const auto& change) {
+    Family family = mean_family("lacking");
+    change(family);
+    return error_of([&] { add_family(std::move(family)); });
+  };
+  EXPECT_TRUE(has(error([](Family& family) { family.name = ""; }), "a family needs a name"));
+  EXPECT_TRUE(has(error([](Family& family) { family.name = "vit"; }), "there is a family 'vit' already"));
+  EXPECT_TRUE(has(error([](Family& family) { family.sizes.erase(family.sizes.begin()); }),
+                  "the family 'lacking' has no size 'image_size'"));
+  EXPECT_TRUE(has(error([](Family& family) { family.make_backbone = nullptr; }),
+                  "the family 'lacking' has no make_backbone"));
+  EXPECT_TRUE(has(error([](Family& family) { family.set_defaults = nullptr; }),
+                  "the family 'lacking' has no set_defaults"));
+  EXPECT_TRUE(has(error([](Family& family) { family.recognition = std::nullopt; }),
+                  "the family 'lacking' has no recognition"));
+  EXPECT_TRUE(has(error([](Family& family) { family.positions = Positions{"mix.position", nullptr}; }),
+                  "the family 'lacking' has no positions.tensor or positions.pixels"));
+  Family forgets = mean_family("forgets");
+  forgets.sizes.push_back({"depth", "blocks", &ModelConfig::depth});
+  add_family(std::move(forgets));
+  EXPECT_TRUE(has(error_of([] { make_backbone(parse_model("forgets")); }),
+                  "the family 'forgets' gives its 'depth' no default"));
+  EXPECT_TRUE(has(error_of([] { find_family("vti"); }), "no family 'vti'; did you mean 'vit'?"));
+}
+
+TEST_F(Families, EachRowIsWhole) {
+  const std::map<std::string, std::vector<Layout>> layouts{
+      {"resnet", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}},
+      {"vit", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}},
+      {"clip-resnet", {Layout::kTpgm, Layout::kOpenAi}},
+      {"clip-vit", {Layout::kTpgm, Layout::kOpenAi, Layout::kHuggingFace}},
+      {"script", {}}};
+  for (const auto& [name, known] : layouts) {
+    SCOPED_TRACE(name);
+    const Family& family = find_family(name);
+    EXPECT_EQ(layouts_of(family), known);
+    EXPECT_EQ(family.has_text(), name.starts_with("clip"));
+    EXPECT_EQ(family.channels_last, name.ends_with("resnet"));
+    EXPECT_EQ(*family.crop_pct, family.has_text() ? 1 : 0.875);
+    EXPECT_EQ(family.normalization->mean[0], family.has_text() ? 0.48145466 : 0.485);
+    ModelConfig config;
+    config.family = &family;
+    EXPECT_NO_THROW(set_defaults(config));  // throws if a size has no default
+    EXPECT_EQ(config.image_size, 224);
+    EXPECT_EQ(config.channels, 3);
+    if (!known.empty()) {
+      EXPECT_NO_THROW(cost_of(config));
+    }
+  }
+}
+
+class Scripts : public Families {
+ protected:
+  static std::string golden() { return (golden_folder() / "torchvision-resnet-basic/script.pt").string(); }
+};
+
+TEST_F(Scripts, AreAFamilyWithAFile) {
+  const ModelConfig config = parse_model("script:models/a:b.pt:image_size=32,channels=1");
+  EXPECT_EQ(config.family, &find_family("script"));
+  EXPECT_EQ(config.file, "models/a:b.pt");
+  EXPECT_EQ(config.image_size, 32);
+  EXPECT_EQ(config.channels, 1);
+  EXPECT_EQ(to_text(config), "script:models/a:b.pt:image_size=32,channels=1");
+  EXPECT_EQ(to_text(parse_model("script:a:b.pt")), "script:a:b.pt");
+  EXPECT_TRUE(is_script("script:x") && !is_script("script") && !is_script("vit:width=4") && !is_script(""));
+  EXPECT_TRUE(has(error_of([] { parse_model("script:"); }), "names no file; expected script:FILE"));
+  EXPECT_TRUE(has(error_of([] { parse_model("script"); }), "names no file; expected script:FILE"));
+  const std::string width = error_of([] { parse_model("script:x.pt:width=3"); });
+  EXPECT_TRUE(has(width, "a script has no 'width'") && has(width, "It has image_size, channels")) << width;
+  EXPECT_TRUE(has(error_of([] { parse_model("script:x.pt:image_size=20000"); }),
+                  "expected a whole number from 1 to 16384"));
+  EXPECT_TRUE(has(error_of([] { cost_of(parse_model("script:" + golden() + ":image_size=32")); }),
+                  "cannot be counted"));
+}
+
+TEST_F(Scripts, ARunWithSizesIsReadBack) {
+  const std::string model = "script:" + golden() + ":image_size=32";
+  const RunSetup run = prepared(model, {{"head", "fresh"}});
+  EXPECT_EQ(run.options.model, model);
+  EXPECT_EQ(run.options.channels_last, false);
+  EXPECT_EQ(run.metadata.at("tpgm.model"), model);
+  save_weights(*run.model, file("ft.safetensors"), run.metadata);
+
+  // As the weights that another run starts from.
+  const RunSetup from =
+      prepared(model, {{"head", "fresh"}, {"weights", file("ft.safetensors").string()}, {"seed", "1"}});
+  EXPECT_TRUE(from.model->head->weight.equal(run.model->head->weight));
+  const auto loaded = from.model->named_parameters(), saved = run.model->named_parameters();
+  for (const auto& item : saved) EXPECT_TRUE(loaded[item.key()].equal(item.value())) << item.key();
+
+  // Sizes come from the run unless others are given; the view too.
+  const auto own = load_classifier("script:" + golden(), file("ft.safetensors"), {});
+  EXPECT_EQ(own.model->backbone->image_size(), 32);
+  EXPECT_EQ(own.metadata.at("tpgm.model"), model);
+  EXPECT_EQ(own.metadata.at("tpgm.view"), run.metadata.at("tpgm.view"));
+  const auto given = load_classifier("script:" + golden() + ":image_size=64", file("ft.safetensors"), {});
+  EXPECT_EQ(given.model->backbone->image_size(), 64);
+
+  // But no file may say by itself which program is to be run.
+  const std::string refused = error_of([&] { load_classifier("", file("ft.safetensors"), {}); });
+  EXPECT_TRUE(has(refused, "is a script by its metadata 'tpgm.model', '" + model)) << refused;
+  EXPECT_TRUE(has(refused, "it is run with that as `model`")) << refused;
+  EXPECT_TRUE(has(error_of([&] { read_weights(Checkpoint(file("ft.safetensors")), parse_model(model)); }),
+                  "is a script by its metadata"));
+}
+
+}  // namespace
+}  // namespace tpgm::testing
