@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/shared_files.h"
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"

@@ -6,7 +6,7 @@
 
 #include "tools/progress.h"
 #include "tpgm/study/jobs.h"
-#include "tpgm/train/options.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
 

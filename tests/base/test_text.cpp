@@ -75,10 +75,10 @@ TEST(Text, OfSizesKeepsItsSpelling) {
 
 // The reference values of Fowler, Noll and Vo's own tables.
 TEST(Hash, IsFnv1a) {
-  EXPECT_EQ(Fnv1a().value(), 0xcbf29ce484222325ULL);
-  EXPECT_EQ(Fnv1a().add("a").value(), 0xaf63dc4c8601ec8cULL);
-  EXPECT_EQ(Fnv1a().add("foobar").value(), 0x85944171f73967e8ULL);
-  EXPECT_EQ(Fnv1a().add("foo").add("").add("bar").value(), 0x85944171f73967e8ULL);
+  EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325ULL);
+  EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cULL);
+  EXPECT_EQ(fnv1a("foobar"), 0x85944171f73967e8ULL);
+  EXPECT_EQ(fnv1a("bar", fnv1a("", fnv1a("foo"))), 0x85944171f73967e8ULL);
 }
 
 }  // namespace

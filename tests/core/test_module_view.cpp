@@ -1,7 +1,7 @@
 // What core sees of a model: LibTorch's, and one that is none of LibTorch's.
 #include "tpgm/core/module_view.h"
 
-#include "tests/support.h"
+#include "tests/net.h"
 #include "tpgm/core/held_out_loss.h"
 #include "tpgm/core/selection.h"
 

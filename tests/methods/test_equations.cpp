@@ -12,12 +12,6 @@
 namespace tpgm::testing {
 namespace {
 
-torch::OrderedDict<std::string, double> radii_of(const Method& method) {
-  if (const auto* tpgm = dynamic_cast<const Tpgm*>(&method)) return tpgm->radii();
-  if (const auto* ftp = dynamic_cast<const Ftp*>(&method)) return ftp->radii();
-  return torch::OrderedDict<std::string, double>();
-}
-
 class Equations : public Repeatable {
  protected:
   Net net = nullptr, twin = nullptr, plain = nullptr;

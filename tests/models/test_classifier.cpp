@@ -69,7 +69,7 @@ TEST_F(ClassifierTest, TpgmTakesItsGroupsAndItsExclusionFromTheModel) {
     tpgm.step(loss);
   }
   EXPECT_FALSE(model->head->weight.equal(head));
-  EXPECT_EQ(tpgm.constraints().names().size() + 2, model->parameters().size());
+  EXPECT_EQ(tpgm.displacements().names().size() + 2, model->parameters().size());
 }
 
 TEST_F(ClassifierTest, LoadsTheHeadOfACheckpoint) {

@@ -132,7 +132,7 @@ class Families : public ModelFiles {
   RunSetup prepared(const std::string& model, Settings more = {}) const {
     more.insert(
         {{"data-dir", data()}, {"model", model}, {"method", "ft"}, {"device", "cpu"}, {"workers", "1"}});
-    return prepare(make_options(more));
+    return prepare_run(make_options(more));
   }
 };
 

@@ -1,5 +1,6 @@
 // A run folder: what is written is what is read, and what is damaged is a sentence.
 #include "tpgm/study/run_folder.h"
+#include "tpgm/io/file.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
   }
   EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "finished run");
   EXPECT_HAS(error_of([&] { RunFolder::open(run()); }), "finished");
-  test::write_file(folder_ / "other" / "thesis.tex", "text");
+  write_file(folder_ / "other" / "thesis.tex", "text");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other", options, {}); }), "not empty");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }),
              "is a file");
@@ -136,29 +137,29 @@ TEST_F(RunFolders, SayWhichFileIsDamaged) {
   EXPECT_TRUE(read_epochs(run()).epochs.empty());
   for (const char* text : {"", "nonsense", "[1]", "{\"tests\": 1", "{}", R"({"tests": [{"name": 1}]})",
                            R"({"tests": [{"name": "a", "id": true, "pictures": 1, "top1": "x"}]})"}) {
-    test::write_file(run() / "result.json", text);
+    write_file(run() / "result.json", text);
     EXPECT_HAS(error_of([&] { read_result(run()); }), (run() / "result.json").string() + "' is damaged: it ")
         << text;
   }
   for (const char* text : {"null", R"({"names": ["a"]})", R"({"names": [1], "steps": []})",
                            R"({"names": ["a"], "steps": [1], "radii": [], "ratios": [[]]})"}) {
-    test::write_file(run() / "radii.json", text);
+    write_file(run() / "radii.json", text);
     EXPECT_HAS(error_of([&] { read_radii(run()); }), "radii.json' is damaged: it ") << text;
   }
   for (const char* text : {"", "[]", R"({"device": 1, "threads": "many"})"}) {
-    test::write_file(run() / "environment.json", text);
+    write_file(run() / "environment.json", text);
     EXPECT_EQ(read_environment(run()).value_or(RunEnvironment()).device, "") << text;
   }
 }
 
 TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
-  test::write_file(run() / "result.json",
+  write_file(run() / "result.json",
                    R"({"tests": [{"name": "a", "id": false, "pictures": 3, "top1": null}]})");
   const auto result = read_result(run()).value();
   EXPECT_TRUE(std::isnan(result.selection));
   EXPECT_TRUE(std::isnan(result.tests.at(0).top1));
   EXPECT_EQ(result.tests.at(0).scored_classes, 0);
-  test::write_file(run() / "radii.json",
+  write_file(run() / "radii.json",
                    R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
   const auto radii = read_radii(run()).value();
   EXPECT_EQ(radii.entries.at(0).step, 7);

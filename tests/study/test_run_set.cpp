@@ -1,5 +1,6 @@
 // Finished runs as rows: grouped by seed, named, in order, and what is left out of them.
 #include "tpgm/study/run_set.h"
+#include "tpgm/io/file.h"
 
 #include <gtest/gtest.h>
 
@@ -113,9 +114,9 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
   EXPECT_HAS(message, "a' and '");
   EXPECT_HAS(message, "were tested on different data");
   EXPECT_HAS(message, "home (ID, 99 ");
-  test::write_file(folder_ / "b" / "result.json", "nonsense");
+  write_file(folder_ / "b" / "result.json", "nonsense");
   EXPECT_HAS(error_of([&] { load(); }), "b/result.json' is damaged");
-  test::write_file(folder_ / "b" / "result.json",
+  write_file(folder_ / "b" / "result.json",
                    R"({"tests": [{"name": "home", "id": true, "pictures": 0, "top1": null}]})");
   EXPECT_HAS(error_of([&] { load(); }), "of a test could be read");
   fs::remove(folder_ / "a" / "result.json");
@@ -127,7 +128,7 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
 TEST_F(RunSets, OrderTestsAlike) {
   run("a", {});
   run("b", {{"lr", "1"}});
-  test::write_file(
+  write_file(
       folder_ / "b" / "result.json",
       R"({"tests": [{"name": "away", "id": false, "pictures": 100, "scored_classes": 2, "top1": 1},)"
       R"({"name": "home", "id": true, "pictures": 100, "scored_classes": 2, "top1": 2}]})");

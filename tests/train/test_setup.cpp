@@ -14,6 +14,7 @@
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
@@ -99,7 +100,7 @@ class SetupTest : public test::Scratch {
 
 TEST_F(SetupTest, OpensDataAndCheckpointOnce) {
   save_checkpoint({"dog", "big_fish", "bird", "cat"});
-  test::write_file(folder_ / "classes.txt", "dog\ncat\nbig_fish\n");
+  write_file(folder_ / "classes.txt", "dog\ncat\nbig_fish\n");
   const std::vector<Settings> all = {{{"head", "fresh"}},
                                      {{"head", "checkpoint"}},
                                      {{"head", "checkpoint"}, {"method", "tpgm"}},

@@ -11,6 +11,7 @@
 
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/stream.h"
+#include "tpgm/kernels/projection.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"
 

@@ -82,7 +82,7 @@ std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
   return results;
 }
 
-void RadiusHistory::note(const Method& method) {
+void FinishRadii::note(const Method& method) {
   const int64_t step = steps_++;
   if (step % stride_ != 0) return;
   radii_.emplace_back(step, radii_of(method));
@@ -91,7 +91,7 @@ void RadiusHistory::note(const Method& method) {
   std::erase_if(radii_, [this](const auto& each) { return each.first % stride_ != 0; });
 }
 
-void RadiusHistory::write(RunLog& log, int64_t step, const Method& method) const {
+void FinishRadii::write(RunLog& log, int64_t step, const Method& method) const {
   for (const auto& [radius_step, radii] : radii_) log.radii(step, radii, NamedNumbers(), radius_step);
   log.radii(step, radii_of(method), ratios_of(method), steps_ > 0 ? std::optional(steps_) : std::nullopt);
 }

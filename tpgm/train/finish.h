@@ -40,10 +40,10 @@ std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
 
 /// The radii of a method while its finish() learns them. How many steps that takes is not known: of many,
 /// only every second, fourth, ... is kept.
-class RadiusHistory {
+class FinishRadii {
  public:
   /// With every `stride`-th step to begin with.
-  explicit RadiusHistory(int64_t stride) : stride_(stride) {}
+  explicit FinishRadii(int64_t stride) : stride_(stride) {}
 
   /// Called before each radius step.
   void note(const Method& method);

@@ -96,7 +96,7 @@ class Trainer {
   RunClock clock_;
   StateDict best_weights_{"Tensor"};  // where there is no log
   int64_t saved_step_ = -1;
-  std::optional<RadiusHistory> finishing_;  // since the method's finish() began
+  std::optional<FinishRadii> finishing_;  // since the method's finish() began
   int64_t radius_batches_before_ = 0;       // it
   bool finished_best_ = false;              // the best weights are those after it
   TrainResult result_;
