@@ -48,8 +48,8 @@ Layout layout_of(const Family& family) {
 }
 
 // Weights as the library calls them, below "weights/", with a head where it has none: "head/".
-StateDict rival_tensors(const Classifier& model, const ModelConfig& config) {
-  StateDict ours{"Tensor"}, all{"Tensor"};
+NamedTensors rival_tensors(const Classifier& model, const ModelConfig& config) {
+  NamedTensors ours{"Tensor"}, all{"Tensor"};
   const std::string backbone = "backbone.", head = "head.", tower = config.family->image_prefix();
   for (const auto& item : state_dict(model)) {
     if (item.key().starts_with(backbone)) {
@@ -88,7 +88,7 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
   for (const auto& path : {go, done}) {
     TORCH_CHECK(::mkfifo(path.c_str(), 0600) == 0, "[bench step] cannot make '", path.string(), "'");
   }
-  StateDict tensors = rival_tensors(model, setting.config);
+  NamedTensors tensors = rival_tensors(model, setting.config);
   tensors.insert("images", batch.images);
   tensors.insert("labels", batch.labels);
   const Json settings{{"model", sizes_json(setting.config)},

@@ -110,7 +110,7 @@ TEST_P(CheckpointGolden, IsWhatPyTorchReads) {
   EXPECT_EQ(checkpoint.prefix(), param.prefix);
   const std::string prefix = checkpoint.prefix();
   const std::vector<std::string> names = checkpoint.names();
-  const StateDict tensors = checkpoint.tensors();
+  const NamedTensors tensors = checkpoint.tensors();
   checkpoint.restore_prefix();
   ASSERT_EQ(checkpoint.names().size(), names.size());
   for (const auto& name : names) EXPECT_TRUE(same(checkpoint.tensor(prefix + name), tensors[name])) << name;

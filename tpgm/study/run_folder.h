@@ -52,7 +52,7 @@ class RunFolder : public RunLog {
   void scalar(const std::string& tag, double value, int64_t step) override;
   void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
              std::optional<int64_t> radius_step = std::nullopt) override;
-  void save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata) override;
+  void save_weights(const std::string& name, const NamedTensors& tensors, const Metadata& metadata) override;
   Weights load_weights(const std::string& name) const override;
   void save_predictions(const NamedTensors& tests) override;
   std::filesystem::path save_text(const std::string& name, const std::string& text) override;

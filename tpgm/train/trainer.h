@@ -94,7 +94,7 @@ class Trainer {
 
   LossQueue losses_;
   RunClock clock_;
-  StateDict best_weights_{"Tensor"};  // where there is no log
+  NamedTensors best_weights_{"Tensor"};  // where there is no log
   int64_t saved_step_ = -1;
   std::optional<FinishRadii> finishing_;  // since the method's finish() began
   int64_t radius_batches_before_ = 0;       // it

@@ -39,7 +39,7 @@ Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedCla
   keys::kModel.set(result.metadata, to_text(config));
   if (!result.checkpoint) return parts;
   const Checkpoint& checkpoint = *result.checkpoint;
-  const StateDict backbone = below(checkpoint.tensors(), "backbone.");
+  const NamedTensors backbone = below(checkpoint.tensors(), "backbone.");
   if (backbone.is_empty() || !checkpoint.contains("head.weight")) {  // the model's alone
     load_weights(*parts.backbone, path);
     return parts;
