@@ -46,8 +46,8 @@ Layout layout_of(Family family) {
 }
 
 // Weights as the library calls them, below "weights/", with a head where it has none: "head/".
-StateDict rival_tensors(const Classifier& model, const ModelConfig& config) {
-  StateDict ours{"Tensor"}, all{"Tensor"};
+NamedTensors rival_tensors(const Classifier& model, const ModelConfig& config) {
+  NamedTensors ours{"Tensor"}, all{"Tensor"};
   const bool clip = is_clip(config.family);
   const std::string backbone = "backbone.", head = "head.";
   for (const auto& item : state_dict(model)) {
@@ -87,7 +87,7 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
   for (const auto& path : {go, done}) {
     TORCH_CHECK(::mkfifo(path.c_str(), 0600) == 0, "[bench step] cannot make '", path.string(), "'");
   }
-  StateDict tensors = rival_tensors(model, setting.config);
+  NamedTensors tensors = rival_tensors(model, setting.config);
   tensors.insert("images", batch.images);
   tensors.insert("labels", batch.labels);
   const Json settings{{"model", sizes_json(setting.config)},

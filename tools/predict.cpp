@@ -308,7 +308,7 @@ int predict(Arguments args) {
     rows.push_back(each.rows);
     labels.push_back(each.labels);
   }
-  StateDict tensors("Tensor");
+  NamedTensors tensors("Tensor");
   tensors.insert(args.features ? "features" : "logits", at::cat(rows));
   tensors.insert("labels", at::cat(labels));
   // Pictures without labels are still told apart by the head's names.

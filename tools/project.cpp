@@ -291,7 +291,7 @@ Result learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions& o
 /// The files, which appear together at the end.
 class Outputs {
  public:
-  Outputs(const std::vector<fs::path>& files, const StateDict& state, const Metadata& metadata,
+  Outputs(const std::vector<fs::path>& files, const NamedTensors& state, const Metadata& metadata,
           const std::vector<std::string>& commands) {
     std::vector<TensorSpec> specs;
     for (const auto& item : state)
@@ -303,7 +303,7 @@ class Outputs {
     }
   }
 
-  void write(size_t which, const StateDict& state) {
+  void write(size_t which, const NamedTensors& state) {
     size_t i = 0;
     for (const auto& item : state) {
       const at::Tensor tensor = item.value().cpu().contiguous();
@@ -447,7 +447,7 @@ int project(const Arguments& args) {
   to_channels_last(model);
   const auto pictures = make_pictures(options, model, finetuned.loaded.metadata, device);
   RadiusBatches batches(all_of(part), pictures, args.radius_batch_size);
-  StateDict start("Tensor");  // what every μ begins with
+  NamedTensors start("Tensor");  // what every μ begins with
   for (const auto& item : state_dict(model)) start.insert(item.key(), item.value().cpu().clone());
 
   const Checkpoint pre(args.anchor), ft(args.checkpoint);

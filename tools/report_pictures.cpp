@@ -27,7 +27,7 @@ constexpr size_t kMostBytes = 32 * 1024;  // of a file that is shown as it is
 /// What each of the rows takes each picture of each test for.
 struct Player {
   const ReportRow* row;
-  StateDict predictions;
+  NamedTensors predictions;
 
   // −1: not known.
   int64_t says(const TestSet& test, size_t i) const {

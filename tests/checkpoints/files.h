@@ -64,12 +64,12 @@ class Checkpoints : public Scratch {
     }
   }
 
-  Checkpoint save(const std::string& name, const StateDict& tensors, const Metadata& metadata = {}) const {
+  Checkpoint save(const std::string& name, const NamedTensors& tensors, const Metadata& metadata = {}) const {
     std::filesystem::create_directories(file(name).parent_path());
     save_safetensors(tensors, file(name), metadata);
     return Checkpoint(file(name));
   }
-  StateDict load(const std::string& name) const { return SafetensorsFile(file(name)).tensors(); }
+  NamedTensors load(const std::string& name) const { return SafetensorsFile(file(name)).tensors(); }
   std::string bytes(const std::string& name) const { return read_bytes(file(name)); }
   bool exists(const std::string& name) const { return std::filesystem::exists(file(name)); }
 
@@ -78,7 +78,7 @@ class Checkpoints : public Scratch {
 };
 
 /// The same names, types, shapes and bits.
-inline void expect_same(const StateDict& actual, const StateDict& expected) {
+inline void expect_same(const NamedTensors& actual, const NamedTensors& expected) {
   EXPECT_EQ(actual.size(), expected.size());
   for (const auto& item : expected) {
     const at::Tensor* found = actual.find(item.key());

@@ -45,10 +45,10 @@ Expected expected_of(const at::Tensor& a, const at::Tensor& b) {
 
 class Compare : public test::Checkpoints {
  protected:
-  Comparison compare(const StateDict& a, const StateDict& b) {
+  Comparison compare(const NamedTensors& a, const NamedTensors& b) {
     return compare_checkpoints(save("a.safetensors", a), save("b.safetensors", b));
   }
-  void check(const StateDict& a, const StateDict& b) {
+  void check(const NamedTensors& a, const NamedTensors& b) {
     const Comparison comparison = compare(a, b);
     ASSERT_EQ(comparison.tensors.size(), a.size());
     for (const auto& each : comparison.tensors) {
@@ -73,7 +73,7 @@ const std::vector<std::vector<int64_t>> kShapes{
     {0, 4}, {4, 0}, {700'001}, {3, 600'011}, {2, 2, 1 << 18}, {5, (1 << 18) + 1}, {1 << 18}, {3000, 301}};
 
 TEST_F(Compare, EveryShape) {
-  StateDict a, b;
+  NamedTensors a, b;
   for (size_t i = 0; i < kShapes.size(); ++i) {
     a.insert(std::to_string(i) + ".w", random_tensor(kShapes[i]));
     b.insert(std::to_string(i) + ".w", a[std::to_string(i) + ".w"] + 0.01 * random_tensor(kShapes[i]));
@@ -85,7 +85,7 @@ TEST_F(Compare, EveryPairOfTypes) {
   const std::vector<at::ScalarType> dtypes{at::kDouble,        at::kFloat,       at::kHalf,  at::kBFloat16,
                                            at::kFloat8_e4m3fn, at::kFloat8_e5m2, at::kLong,  at::kChar,
                                            at::kByte,          at::kBool,        at::kUInt16};
-  StateDict a, b;
+  NamedTensors a, b;
   for (const auto from : dtypes) {
     for (const auto to : dtypes) {
       const auto name = std::string(c10::toString(from)) + " " + c10::toString(to);
@@ -103,9 +103,9 @@ TEST_F(Compare, ComplexNumbers) {
 }
 
 TEST_F(Compare, ComplexNumbersWithRealOnes) {
-  const StateDict complex{{"w", random_tensor({3, 5}, at::kComplexFloat)}},
+  const NamedTensors complex{{"w", random_tensor({3, 5}, at::kComplexFloat)}},
       real{{"w", random_tensor({3, 5})}};
-  const StateDict widened{{"w", real["w"].to(at::kComplexFloat)}};
+  const NamedTensors widened{{"w", real["w"].to(at::kComplexFloat)}};
   for (const bool turned : {false, true}) {
     const auto expected =
         turned ? expected_of(widened["w"], complex["w"]) : expected_of(complex["w"], widened["w"]);
@@ -194,7 +194,7 @@ TEST_F(Compare, WhatIsNotFiniteAndHasNotMovedIsNoDistance) {
 }
 
 TEST_F(Compare, BlocksAreTheirParametersAsOneVector) {
-  StateDict a, b;
+  NamedTensors a, b;
   for (const std::string name :
        {"conv1.weight", "layer1.0.conv1.weight", "layer1.0.conv1.bias", "layer1.10.conv1.weight",
         "layer1.2.conv1.weight", "layer1.2.bn1.weight", "fc.weight", "fc.bias"}) {
@@ -252,7 +252,7 @@ TEST_F(Compare, BlocksAreTheirParametersAsOneVector) {
 }
 
 TEST_F(Compare, BlocksComeByDepth) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (const std::string name :
        {"visual.ln_post.weight", "visual.transformer.resblocks.10.w", "visual.transformer.resblocks.9.w",
         "visual.conv1.weight", "visual.ln_pre.weight", "visual.class_embedding.x", "encoder_layer_3.w"}) {
@@ -266,10 +266,10 @@ TEST_F(Compare, BlocksComeByDepth) {
 }
 
 TEST_F(Compare, MissingReshapedAndSelected) {
-  const StateDict a{{"x.w", at::ones({2})},
-                    {"old.w", at::ones({2})},
-                    {"head.w", at::ones({10, 2})},
-                    {"y", at::ones({2, 1})}},
+  const NamedTensors a{{"x.w", at::ones({2})},
+                       {"old.w", at::ones({2})},
+                       {"head.w", at::ones({10, 2})},
+                       {"y", at::ones({2, 1})}},
       b{{"x.w", at::ones({2})},
         {"new.w", at::ones({2})},
         {"head.w", at::ones({3, 2})},
@@ -295,7 +295,7 @@ TEST_F(Compare, MissingReshapedAndSelected) {
   EXPECT_TRUE(
       contains(error_of([&] { compare_checkpoints(pre, ft, {}, {"z.*"}); }), "`exclude` 'z.*' matches no"));
 
-  const Comparison nothing = compare(StateDict(), StateDict());
+  const Comparison nothing = compare(NamedTensors(), NamedTensors());
   EXPECT_TRUE(nothing.tensors.empty() && nothing.blocks.empty());
   EXPECT_EQ(nothing.all.tensors, 0);
   EXPECT_EQ(nothing.all.mean_l2, 0);
@@ -303,11 +303,11 @@ TEST_F(Compare, MissingReshapedAndSelected) {
 
 TEST_F(Compare, PrefixesAreAligned) {
   const auto one = [](const std::string& prefix) {
-    return StateDict{{prefix + "x", at::ones({2})}, {prefix + "y", at::ones({2})}};
+    return NamedTensors{{prefix + "x", at::ones({2})}, {prefix + "y", at::ones({2})}};
   };
-  StateDict with_head = one("backbone.");
+  NamedTensors with_head = one("backbone.");
   with_head.insert("head", at::ones({2}));
-  for (const auto& [a, b, common] : std::vector<std::tuple<StateDict, StateDict, std::string>>{
+  for (const auto& [a, b, common] : std::vector<std::tuple<NamedTensors, NamedTensors, std::string>>{
            {one("module."), one(""), "x"},
            {one(""), one("module."), "x"},
            {one("module."), one("_orig_mod."), "x"},
@@ -333,7 +333,7 @@ TEST_F(Compare, StridedFilesAndTheirPlainCopies) {
 }
 
 TEST_F(Compare, ThreadsDoNotChangeADigit) {
-  const StateDict a{{"0.w", random_tensor({3, 600'000})}, {"1.w", random_tensor({2000, 700}, at::kHalf)}},
+  const NamedTensors a{{"0.w", random_tensor({3, 600'000})}, {"1.w", random_tensor({2000, 700}, at::kHalf)}},
       b{{"0.w", random_tensor({3, 600'000})}, {"1.w", random_tensor({2000, 700}, at::kHalf)}};
   const auto pre = save("a.safetensors", a), ft = save("b.safetensors", b);
   std::vector<double> first;

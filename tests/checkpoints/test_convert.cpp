@@ -21,7 +21,7 @@ using Renames = std::vector<std::pair<std::string, std::string>>;
 
 class Convert : public test::Checkpoints {
  protected:
-  StateDict convert(const Checkpoint& input, const ConvertOptions& options = {}) {
+  NamedTensors convert(const Checkpoint& input, const ConvertOptions& options = {}) {
     result = convert_checkpoint(input, file("out.safetensors"), options);
     return load("out.safetensors");
   }
@@ -37,7 +37,7 @@ class Convert : public test::Checkpoints {
     return {converted.begin(), converted.end()};
   }
   Checkpoint save_names(const std::vector<std::string>& names) const {
-    StateDict tensors;
+    NamedTensors tensors;
     for (size_t i = 0; i < names.size(); ++i) tensors.insert(names[i], at::full({2}, static_cast<double>(i)));
     return save("names.safetensors", tensors);
   }
@@ -52,7 +52,7 @@ const std::vector<at::ScalarType> kOthers{at::kBool, at::kByte,   at::kChar, at:
                                           at::kInt,  at::kUInt32, at::kLong, at::kUInt64, at::kComplexFloat};
 
 TEST_F(Convert, FloatsBecomeWhatATenMakesOfThem) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (const auto dtype : kFloats) {
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{}, {7}, {3, 5, 2}, {0, 4}, {300, 401}}) {
       tensors.insert(std::string(c10::toString(dtype)) + "." + std::to_string(tensors.size()),
@@ -63,7 +63,7 @@ TEST_F(Convert, FloatsBecomeWhatATenMakesOfThem) {
   const auto input = save("in.safetensors", tensors);
   for (const auto dtype :
        {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
-    StateDict expected;
+    NamedTensors expected;
     size_t bytes = 0;
     for (const auto& item : tensors) {
       const bool floating = at::isFloatingType(item.value().scalar_type());
@@ -79,7 +79,7 @@ TEST_F(Convert, FloatsBecomeWhatATenMakesOfThem) {
 }
 
 TEST_F(Convert, WithoutATypeEveryBitIsKept) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (const auto& dtypes : {kFloats, kOthers}) {
     for (const auto dtype : dtypes) tensors.insert(c10::toString(dtype), random_bits({50, 20}, dtype));
   }
@@ -87,7 +87,7 @@ TEST_F(Convert, WithoutATypeEveryBitIsKept) {
   expect_same(convert(save("in.safetensors", tensors)), tensors);
   // Also those that have the type already.
   for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kFloat8_e5m2}) {
-    const StateDict one{{"w", random_bits({50, 20}, dtype)}};
+    const NamedTensors one{{"w", random_bits({50, 20}, dtype)}};
     expect_same(convert(save("one.safetensors", one), ConvertOptions().dtype(dtype)), one);
     EXPECT_TRUE(result.overflowed.empty());
   }
@@ -103,7 +103,7 @@ TEST_F(Convert, EveryFormatIsWhatPyTorchReads) {
     for (const auto& each : input.names()) {
       if (input.entry(each).dtype == at::kComplexDouble) complex.push_back(each);
     }
-    StateDict expected;
+    NamedTensors expected;
     for (const auto& each : SafetensorsFile(golden("torch/" + name + ".expected.safetensors")).tensors()) {
       if (input.contains(each.key())) expected.insert(each.key(), each.value());
     }
@@ -118,7 +118,7 @@ TEST_F(Convert, EveryFormatIsWhatPyTorchReads) {
     ++seen;
   }
   EXPECT_GT(seen, 40U);
-  const StateDict expected = SafetensorsFile(golden("torch/hf.expected.safetensors")).tensors();
+  const NamedTensors expected = SafetensorsFile(golden("torch/hf.expected.safetensors")).tensors();
   for (const std::string name : {"hf_single", "hf_sharded", "hf_bin"}) {
     expect_same(convert(Checkpoint(golden("torch/" + name))), expected);
   }
@@ -162,7 +162,7 @@ TEST_F(Convert, Renames) {
             (Names{"b.0.weight", "b.1.weight", "encoder.bias", "scale"}));
   EXPECT_EQ(names({{"encoder.0.*", "t.*"}, {"encoder.1.*", "encoder.0.*"}, {"t.*", "encoder.1.*"}}),
             (Names{"encoder.0.weight", "encoder.1.weight", "head.bias", "scale"}));
-  const StateDict swapped = load("out.safetensors"), original = load("names.safetensors");
+  const NamedTensors swapped = load("out.safetensors"), original = load("names.safetensors");
   EXPECT_TRUE(same(swapped["encoder.0.weight"], original["encoder.1.weight"]));
   EXPECT_TRUE(same(swapped["encoder.1.weight"], original["encoder.0.weight"]));
 }
@@ -208,7 +208,7 @@ TEST_F(Convert, SelectsByTheNamesBeforeRenaming) {
 }
 
 TEST_F(Convert, ShardsHaveAnIndex) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (int i = 0; i < 6; ++i) tensors.insert("layer." + std::to_string(i), random_tensor({100}));
   const auto input = save("in.safetensors", tensors);
   fs::create_directory(file("out"));
@@ -235,7 +235,7 @@ TEST_F(Convert, ShardsHaveAnIndex) {
 }
 
 TEST_F(Convert, ShardsDoNotReplaceTheInputs) {
-  const StateDict tensors{{"a", random_tensor({100})}, {"b", random_tensor({100})}};
+  const NamedTensors tensors{{"a", random_tensor({100})}, {"b", random_tensor({100})}};
   fs::create_directory(file("m"));
   convert_checkpoint(save("in.safetensors", tensors), file("m/model.safetensors"),
                      ConvertOptions().shard_size(400));
@@ -270,7 +270,7 @@ TEST_F(Convert, SaysWhatTheNewTypeCannotHold) {
     bad[4] = too_much;
     const auto input = save(
         "in.safetensors", {{"bad", bad.to(from)}, {"good", good.to(from)}, {"i", at::ones({2}, at::kLong)}});
-    const StateDict converted = convert(input, ConvertOptions().dtype(to).renames({{"bad", "worse"}}));
+    const NamedTensors converted = convert(input, ConvertOptions().dtype(to).renames({{"bad", "worse"}}));
     EXPECT_TRUE(same(converted["worse"], bad.to(from).to(to)));
     EXPECT_EQ(result.overflowed, std::vector<std::string>{"worse"})
         << c10::toString(from) << " " << c10::toString(to);
@@ -290,12 +290,12 @@ TEST_F(Convert, OneValueTooLargeIsFoundInManyChunks) {
 }
 
 TEST_F(Convert, NothingOverflowsIntoAWiderType) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (const auto dtype : kFloats) tensors.insert(c10::toString(dtype), random_bits({64, 64}, dtype));
   tensors.erase("Double");
   const auto input = save("in.safetensors", tensors);
   for (const auto dtype : {at::kFloat, at::kDouble}) {
-    const StateDict converted = convert(input, ConvertOptions().dtype(dtype));
+    const NamedTensors converted = convert(input, ConvertOptions().dtype(dtype));
     EXPECT_TRUE(result.overflowed.empty());
     for (const auto& item : tensors) {
       EXPECT_TRUE(
@@ -361,7 +361,7 @@ TEST_F(Convert, MetadataSayWhereItComesFrom) {
 }
 
 TEST_F(Convert, BytesDependNeitherOnFoldersNorOnThreads) {
-  const StateDict tensors{{"w", random_tensor({1'000'003})}, {"v", random_tensor({10, 10}, at::kHalf)}};
+  const NamedTensors tensors{{"w", random_tensor({1'000'003})}, {"v", random_tensor({10, 10}, at::kHalf)}};
   std::string first;
   for (const int threads : {1, 2, 5}) {
     const auto folder = std::to_string(threads) + "/";
@@ -374,7 +374,7 @@ TEST_F(Convert, BytesDependNeitherOnFoldersNorOnThreads) {
 }
 
 TEST_F(Convert, FailuresLeaveNothingBehind) {
-  const StateDict tensors{{"w", random_tensor({100'000})}};
+  const NamedTensors tensors{{"w", random_tensor({100'000})}};
   const auto input = save("in.safetensors", tensors);
   fs::create_symlink(file("in.safetensors"), file("link.safetensors"));
   fs::create_hard_link(file("in.safetensors"), file("hard.safetensors"));

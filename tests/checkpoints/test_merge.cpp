@@ -63,8 +63,8 @@ Rounding rounding_of(at::ScalarType dtype) {
 
 class Merge : public test::Checkpoints {
  protected:
-  StateDict merge(const Checkpoint& pretrained, const Checkpoint& finetuned,
-                  const MergeOptions& options = {}) const {
+  NamedTensors merge(const Checkpoint& pretrained, const Checkpoint& finetuned,
+                     const MergeOptions& options = {}) const {
     merge_checkpoints(pretrained, finetuned, {file("merged.safetensors")}, options);
     return load("merged.safetensors");
   }
@@ -75,8 +75,8 @@ std::string name_of(at::ScalarType dtype, size_t i) {
   return std::string(c10::toString(dtype)) + "." + std::to_string(i);
 }
 
-StateDict of_every_type(const std::vector<at::ScalarType>& dtypes) {
-  StateDict tensors;
+NamedTensors of_every_type(const std::vector<at::ScalarType>& dtypes) {
+  NamedTensors tensors;
   for (const auto dtype : dtypes) {
     for (size_t i = 0; i < kShapes.size(); ++i) {
       tensors.insert(name_of(dtype, i), random_tensor(kShapes[i], dtype));
@@ -86,10 +86,10 @@ StateDict of_every_type(const std::vector<at::ScalarType>& dtypes) {
 }
 
 TEST_F(Merge, IsOneRoundingAwayFromTheSumInEveryType) {
-  const StateDict pre = of_every_type(kNumbers), ft = of_every_type(kNumbers);
+  const NamedTensors pre = of_every_type(kNumbers), ft = of_every_type(kNumbers);
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   for (const double value : {0.5, 0.1, 0.9, -0.3, 1.7}) {
-    const StateDict merged = merge(a, b, ratio(value));
+    const NamedTensors merged = merge(a, b, ratio(value));
     ASSERT_EQ(merged.size(), ft.size());
     for (const auto& item : merged) {
       EXPECT_TRUE(interpolated(item.value(), pre[item.key()], ft[item.key()], value))
@@ -103,7 +103,7 @@ TEST_F(Merge, IsOneRoundingAwayFromTheSumInEveryType) {
 }
 
 TEST_F(Merge, RatiosZeroAndOneAreTheInputsBitForBit) {
-  StateDict pre, ft;
+  NamedTensors pre, ft;
   for (const auto dtype : kNumbers) {
     pre.insert(c10::toString(dtype), random_bits({33, 70}, dtype));  // with NaNs and infinities
     ft.insert(c10::toString(dtype), random_bits({33, 70}, dtype));
@@ -114,12 +114,12 @@ TEST_F(Merge, RatiosZeroAndOneAreTheInputsBitForBit) {
 }
 
 TEST_F(Merge, IntegersAndBoolsAreTheFineTunedOnes) {
-  StateDict pre = of_every_type(kIntegers), ft = of_every_type(kIntegers);
+  NamedTensors pre = of_every_type(kIntegers), ft = of_every_type(kIntegers);
   pre.insert("w", at::zeros({2}));
   ft.insert("w", at::ones({2}));
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   for (const double value : {0.0, 0.5, 1.0}) {
-    StateDict expected = ft;
+    NamedTensors expected = ft;
     expected["w"] = at::full({2}, value);
     expect_same(merge(a, b, ratio(value)), expected);
     expect_same(merge(a, b, ratio(value).filters({{"[!w]*", 0.25}})), expected);
@@ -156,16 +156,16 @@ TEST_F(Merge, AgreesWithTheMethodBitForBit) {
 }
 
 TEST_F(Merge, TheLastFilterThatMatchesCounts) {
-  StateDict pre, ft;
+  NamedTensors pre, ft;
   for (const std::string name : {"visual.0.weight", "visual.0.bias", "visual.1.weight", "text.weight"}) {
     pre.insert(name, at::zeros({4}));
     ft.insert(name, at::ones({4}));
   }
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
-  const StateDict expected{{"visual.0.weight", at::full({4}, 0.25)},
-                           {"visual.0.bias", at::full({4}, 0.125)},
-                           {"visual.1.weight", at::full({4}, 0.75)},
-                           {"text.weight", at::full({4}, 0.5)}};
+  const NamedTensors expected{{"visual.0.weight", at::full({4}, 0.25)},
+                              {"visual.0.bias", at::full({4}, 0.125)},
+                              {"visual.1.weight", at::full({4}, 0.75)},
+                              {"text.weight", at::full({4}, 0.5)}};
   expect_same(merge(a, b,
                     MergeOptions().filters(
                         {{"*bias", 0.0}, {"visual.*", 0.75}, {"visual.0.*", 0.25}, {"*.bias", 0.125}})),
@@ -184,11 +184,11 @@ TEST_F(Merge, TheLastFilterThatMatchesCounts) {
 }
 
 TEST_F(Merge, ExcludedTensorsAreTheFineTunedOnesOrDropped) {
-  const StateDict pre{
+  const NamedTensors pre{
       {"body.w", at::zeros({2})}, {"head.w", at::zeros({1000, 2})}, {"old.w", at::zeros({1})}};
-  const StateDict ft{{"body.w", at::ones({2})},
-                     {"head.w", random_bits({10, 2}, at::kFloat)},
-                     {"head.b", random_bits({10}, at::kHalf)}};
+  const NamedTensors ft{{"body.w", at::ones({2})},
+                        {"head.w", random_bits({10, 2}, at::kFloat)},
+                        {"head.b", random_bits({10}, at::kHalf)}};
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   for (const double value : {0.0, 0.5}) {
     expect_same(merge(a, b, ratio(value).exclude({"head.*", "old.w"}).filters({{"head.w", 0.1}})),
@@ -199,7 +199,7 @@ TEST_F(Merge, ExcludedTensorsAreTheFineTunedOnesOrDropped) {
 TEST_F(Merge, MixedTypesAreRoundedOnceToTheFineTunedType) {
   const std::vector<at::ScalarType> floats{at::kDouble,   at::kFloat,         at::kHalf,
                                            at::kBFloat16, at::kFloat8_e4m3fn, at::kFloat8_e5m2};
-  StateDict pre, ft;
+  NamedTensors pre, ft;
   for (const auto from : floats) {
     for (const auto to : floats) {
       const auto name = std::string(c10::toString(from)) + " " + c10::toString(to);
@@ -229,13 +229,13 @@ TEST_F(Merge, EveryFormatGoesInOnBothSides) {
         "torch/legacy_module", "torch/legacy_subclasses", "torch/script_half", "torch/script_traced",
         "torch/nested_training", "torch/prefix_ddp"}) {
     const Checkpoint strided(golden(name + ".pt"));
-    const StateDict expected = SafetensorsFile(golden(name + ".expected.safetensors")).tensors();
-    StateDict other;
+    const NamedTensors expected = SafetensorsFile(golden(name + ".expected.safetensors")).tensors();
+    NamedTensors other;
     for (const auto& item : expected) {
       other.insert(item.key(), random_tensor(item.value().sizes(), item.value().scalar_type()));
     }
     const auto plain = save("plain.safetensors", other);
-    const auto check = [&](const StateDict& merged, const StateDict& pre, const StateDict& ft) {
+    const auto check = [&](const NamedTensors& merged, const NamedTensors& pre, const NamedTensors& ft) {
       ASSERT_EQ(merged.size(), expected.size()) << name;
       for (const auto& item : merged) {
         if (at::isIntegralType(item.value().scalar_type(), true)) {
@@ -250,7 +250,7 @@ TEST_F(Merge, EveryFormatGoesInOnBothSides) {
     check(merge(plain, strided, ratio(0.3)), other, expected);
     expect_same(merge(plain, strided, ratio(1)), expected);
   }
-  const StateDict expected = SafetensorsFile(golden("torch/hf.expected.safetensors")).tensors();
+  const NamedTensors expected = SafetensorsFile(golden("torch/hf.expected.safetensors")).tensors();
   for (const std::string name : {"hf_single", "hf_sharded", "hf_bin"}) {
     expect_same(merge(Checkpoint(golden("torch/hf_single")), Checkpoint(golden("torch/" + name)), ratio(1)),
                 expected);
@@ -258,7 +258,7 @@ TEST_F(Merge, EveryFormatGoesInOnBothSides) {
 }
 
 TEST_F(Merge, TensorsOfManyChunks) {
-  const StateDict pre{{"w", random_tensor({5'000'011})}, {"h", random_tensor({1'500'007}, at::kHalf)}},
+  const NamedTensors pre{{"w", random_tensor({5'000'011})}, {"h", random_tensor({1'500'007}, at::kHalf)}},
       ft{{"w", random_tensor({5'000'011})}, {"h", random_tensor({1'500'007}, at::kHalf)}};
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   std::atomic<size_t> done = 0, calls = 0;
@@ -268,14 +268,15 @@ TEST_F(Merge, TensorsOfManyChunks) {
   });
   EXPECT_EQ(done, ft["w"].nbytes() + ft["h"].nbytes());
   EXPECT_GT(calls, 10U);
-  const StateDict merged = load("m.safetensors");
+  const NamedTensors merged = load("m.safetensors");
   for (const std::string name : {"w", "h"}) {
     EXPECT_TRUE(interpolated(merged[name], pre[name], ft[name], 0.7)) << name;
   }
 }
 
 TEST_F(Merge, NothingIsAFileToo) {
-  const auto nothing = save("a.safetensors", StateDict()), also_nothing = save("b.safetensors", StateDict());
+  const auto nothing = save("a.safetensors", NamedTensors()),
+             also_nothing = save("b.safetensors", NamedTensors());
   EXPECT_TRUE(merge(nothing, also_nothing).is_empty());
   const auto empty = save("c.safetensors", {{"e", at::empty({0, 3})}, {"s", at::zeros({})}}),
              scalar = save("d.safetensors", {{"e", at::empty({0, 3})}, {"s", at::ones({})}});
@@ -311,7 +312,7 @@ TEST_F(Merge, ASweepGivesTheBytesOfSingleRuns) {
 }
 
 TEST_F(Merge, BytesDependNeitherOnFoldersNorOnThreads) {
-  const StateDict pre{{"w", random_tensor({1'000'003})}, {"v", random_tensor({100, 100}, at::kHalf)}},
+  const NamedTensors pre{{"w", random_tensor({1'000'003})}, {"v", random_tensor({100, 100}, at::kHalf)}},
       ft{{"w", random_tensor({1'000'003})}, {"v", random_tensor({100, 100}, at::kHalf)}};
   std::string first;
   for (const int threads : {1, 2, 7}) {
@@ -390,7 +391,8 @@ TEST_F(Merge, MetadataNameFoldersAndTheirFiles) {
 }
 
 TEST_F(Merge, ManyMismatchesAreTheFirstTenAndACount) {
-  StateDict pre{{"common", at::zeros({2})}, {"old.weight", at::zeros({2})}}, ft{{"common", at::zeros({2})}};
+  NamedTensors pre{{"common", at::zeros({2})}, {"old.weight", at::zeros({2})}},
+      ft{{"common", at::zeros({2})}};
   for (int i = 10; i < 22; ++i) {
     pre.insert("head." + std::to_string(i), at::zeros({3}));
     ft.insert("head." + std::to_string(i), at::zeros({2, 3}));
@@ -431,7 +433,7 @@ TEST_F(Merge, OneMismatchIsOneLine) {
 }
 
 TEST_F(Merge, NoOutputIsAnInput) {
-  const StateDict pre{{"w", at::zeros({2})}}, ft{{"w", at::ones({2})}};
+  const NamedTensors pre{{"w", at::zeros({2})}}, ft{{"w", at::ones({2})}};
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   fs::create_symlink(file("ft.safetensors"), file("link.safetensors"));
   fs::create_hard_link(file("pre.safetensors"), file("hard.safetensors"));
@@ -454,7 +456,7 @@ TEST_F(Merge, NoOutputIsAnInput) {
 }
 
 TEST_F(Merge, ShardsAreNoInputEither) {
-  const StateDict ft{{"a.w", random_tensor({100})}, {"b.w", random_tensor({100})}};
+  const NamedTensors ft{{"a.w", random_tensor({100})}, {"b.w", random_tensor({100})}};
   const auto plain = save("pre.safetensors", ft);
   fs::create_directory(file("model"));
   merge_checkpoints(plain, plain, {file("model/model.safetensors")}, ratio(1).shard_size(400));
@@ -492,7 +494,7 @@ TEST_F(Merge, RefusesWhatCannotBe) {
 
 TEST_F(Merge, PrefixesAreAligned) {
   const auto tensors = [](const std::vector<std::string>& names, double value) {
-    StateDict result;
+    NamedTensors result;
     for (const auto& name : names) result.insert(name, at::full({2}, value));
     return result;
   };
@@ -514,8 +516,8 @@ TEST_F(Merge, PrefixesAreAligned) {
   for (const auto& each : cases) {
     const auto a = save("pre.safetensors", tensors(each.pre, 0)),
                b = save("ft.safetensors", tensors(each.ft, 1));
-    const StateDict merged = merge(a, b, MergeOptions().exclude(each.exclude));
-    StateDict expected = tensors(each.expected, 0.5);
+    const NamedTensors merged = merge(a, b, MergeOptions().exclude(each.exclude));
+    NamedTensors expected = tensors(each.expected, 0.5);
     for (auto& item : expected) {
       if (item.key() == "head.w" && !each.exclude.empty()) item.value().fill_(1);
     }
@@ -524,7 +526,7 @@ TEST_F(Merge, PrefixesAreAligned) {
 }
 
 TEST_F(Merge, ShardsHaveAnIndexAndTheSizeAskedFor) {
-  StateDict pre, ft;
+  NamedTensors pre, ft;
   for (int i = 0; i < 7; ++i) {
     pre.insert("layer." + std::to_string(i), random_tensor({100}));
     ft.insert("layer." + std::to_string(i), random_tensor({100}));
@@ -534,7 +536,7 @@ TEST_F(Merge, ShardsHaveAnIndexAndTheSizeAskedFor) {
   ft.insert("empty", at::empty({0}));
   pre.insert("empty", at::empty({0}));
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
-  const StateDict whole = merge(a, b, ratio(0.3));
+  const NamedTensors whole = merge(a, b, ratio(0.3));
   fs::create_directory(file("out"));
   merge_checkpoints(a, b, {file("out/model.safetensors")}, ratio(0.3).shard_size(1000));
 
@@ -604,7 +606,7 @@ TEST_F(Merge, ADiskThatFillsUpLeavesTheOldFiles) {
 }
 
 TEST_F(Merge, ADiskThatFillsUpAtTheIndexLeavesTheOldShards) {
-  StateDict tensors;
+  NamedTensors tensors;
   for (int i = 0; i < 64; ++i) {
     tensors.insert(std::string(100, 'x') + "." + std::to_string(i), at::ones({100}));
   }

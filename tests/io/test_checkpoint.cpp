@@ -110,7 +110,7 @@ TEST_P(CheckpointGolden, IsWhatPyTorchReads) {
   EXPECT_EQ(checkpoint.prefix(), param.prefix);
   const std::string prefix = checkpoint.prefix();
   const std::vector<std::string> names = checkpoint.names();
-  const StateDict tensors = checkpoint.tensors();
+  const NamedTensors tensors = checkpoint.tensors();
   checkpoint.restore_prefix();
   ASSERT_EQ(checkpoint.names().size(), names.size());
   for (const auto& name : names) EXPECT_TRUE(same(checkpoint.tensor(prefix + name), tensors[name])) << name;
@@ -256,10 +256,9 @@ TEST_F(CheckpointTest, NamesWhatItCannotFind) {
   EXPECT_TRUE(contains(message, "'nope'") && contains(message, "'state_dict_ema'")) << message;
   EXPECT_THROW(Checkpoint(torch_golden("nested_training.pt"), "epoch"), c10::Error);
   EXPECT_THROW(Checkpoint(torch_golden("script_half.pt"), "state_dict"), c10::Error);
-  EXPECT_EQ(error_of([&] {
-              Checkpoint(torch_golden("refused_list.pt"), "", "load_weights");
-            }).rfind("[load_weights] ", 0),
-            0U);
+  const auto refused = torch_golden("refused_list.pt");
+  EXPECT_EQ(error_of([&] { Checkpoint checkpoint(refused); }).rfind("[Checkpoint] ", 0), 0U);
+  EXPECT_EQ(error_of([&] { load_state_dict(refused); }).rfind("[load_state_dict] ", 0), 0U);
 }
 
 // --- refused

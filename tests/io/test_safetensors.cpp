@@ -57,7 +57,7 @@ std::filesystem::path golden(const std::string& name) {
 
 TEST_F(Safetensors, RoundTripOfEveryDtypeAndRank) {
   const std::vector<std::vector<int64_t>> shapes{{}, {5}, {2, 3}, {3, 1, 2}, {2, 2, 3, 2}, {0}, {4, 0, 2}};
-  StateDict tensors;
+  NamedTensors tensors;
   for (const auto dtype : kAllDtypes) {
     for (size_t i = 0; i < shapes.size(); ++i) {
       tensors.insert(std::string(c10::toString(dtype)) + "." + std::to_string(i),
@@ -79,16 +79,16 @@ TEST_F(Safetensors, RoundTripOfEveryDtypeAndRank) {
 TEST_F(Safetensors, NonContiguousSharedAndLazyTensorsAreWrittenWhole) {
   const at::Tensor base = at::arange(24, at::kFloat).reshape({4, 6});
   const at::Tensor complex = at::complex(base, base + 1);
-  const StateDict tensors{{"transposed", base.t()},
-                          {"sliced", base.slice(1, 1, 6, 2)},
-                          {"expanded", base[0].expand({3, 6})},
-                          {"base", base},
-                          {"alias", base},
-                          {"conj", at::conj(complex)},
-                          {"imag of conj", at::imag(at::conj(complex))},
-                          {"parameter", base.clone().requires_grad_()}};
+  const NamedTensors tensors{{"transposed", base.t()},
+                             {"sliced", base.slice(1, 1, 6, 2)},
+                             {"expanded", base[0].expand({3, 6})},
+                             {"base", base},
+                             {"alias", base},
+                             {"conj", at::conj(complex)},
+                             {"imag of conj", at::imag(at::conj(complex))},
+                             {"parameter", base.clone().requires_grad_()}};
   save_safetensors(tensors, file("views.safetensors"));
-  const StateDict loaded = SafetensorsFile(file("views.safetensors")).tensors();
+  const NamedTensors loaded = SafetensorsFile(file("views.safetensors")).tensors();
   ASSERT_EQ(loaded.size(), tensors.size());
   for (const auto& item : tensors) {
     EXPECT_TRUE(same(loaded[item.key()], item.value().resolve_neg())) << item.key();
@@ -340,7 +340,7 @@ TEST_F(Safetensors, BadTensorsAreRefusedByNameAndLeaveNothingBehind) {
   };
   write_bytes(file("old"), "old");
   for (const auto& [name, tensor, expected] : cases) {
-    const StateDict tensors{{"good", good}, {name, tensor}};
+    const NamedTensors tensors{{"good", good}, {name, tensor}};
     const std::string message = error_of([&] { save_safetensors(tensors, file("old")); });
     EXPECT_EQ(message.rfind("[save_safetensors] ", 0), 0U) << message;
     EXPECT_NE(message.find("'" + name + "'"), std::string::npos) << message;
@@ -353,7 +353,7 @@ TEST_F(Safetensors, BadTensorsAreRefusedByNameAndLeaveNothingBehind) {
 }
 
 TEST_F(Safetensors, FoldersThatCannotBeWrittenTo) {
-  const StateDict tensors{{"w", at::ones({2})}};
+  const NamedTensors tensors{{"w", at::ones({2})}};
   const auto nowhere = file("no/such/folder/w.safetensors");
   EXPECT_NE(error_of([&] { save_safetensors(tensors, nowhere); }).find(nowhere.string()), std::string::npos);
   EXPECT_NE(error_of([&] { save_safetensors(tensors, ""); }).find("names no file"), std::string::npos);

@@ -29,7 +29,7 @@ std::vector<at::Tensor> snapshot(const torch::nn::Module& module) {
 }
 
 ::testing::AssertionResult unchanged(const torch::nn::Module& module, const std::vector<at::Tensor>& before) {
-  const StateDict now = state_dict(module);
+  const NamedTensors now = state_dict(module);
   for (size_t i = 0; i < before.size(); ++i) {
     if (!same(now[i].value(), before[i])) return ::testing::AssertionFailure() << now[i].key() << " changed";
   }
@@ -38,7 +38,7 @@ std::vector<at::Tensor> snapshot(const torch::nn::Module& module) {
 
 TEST_F(StateDictTest, ListsParametersThenBuffersWithoutCopying) {
   Net net;
-  const StateDict state = state_dict(net);
+  const NamedTensors state = state_dict(net);
   EXPECT_EQ(state.keys(),
             (std::vector<std::string>{"body.0.weight", "body.0.bias", "body.1.weight", "body.1.bias",
                                       "head.weight", "head.bias", "body.1.running_mean", "body.1.running_var",
@@ -63,7 +63,7 @@ TEST_F(StateDictTest, SavedWeightsLoadIntoAnotherModule) {
 
 TEST_F(StateDictTest, ConvertsToTheModulesDtype) {
   Net from, into;
-  StateDict halves;
+  NamedTensors halves;
   for (const auto& item : state_dict(from)) {
     halves.insert(item.key(), item->is_floating_point() ? item->to(at::kHalf) : item.value());
   }
@@ -111,7 +111,7 @@ TEST_F(StateDictTest, MismatchesAreRefusedBeforeAnythingIsCopied) {
   for (const auto& [name, tensor, expected] : cases) {
     Net net;
     const auto before = snapshot(net);
-    StateDict tensors;
+    NamedTensors tensors;
     for (const auto& item : state_dict(reference)) {
       tensors.insert(item.key(), item.key() == name ? tensor : item.value());
     }
@@ -126,7 +126,7 @@ TEST_F(StateDictTest, MismatchesAreRefusedBeforeAnythingIsCopied) {
 TEST_F(StateDictTest, ManyCulpritsAreCountedAndTenAreListed) {
   torch::nn::Sequential net;
   for (int i = 0; i < 12; ++i) net->push_back(torch::nn::Linear(torch::nn::LinearOptions(2, 2).bias(false)));
-  StateDict tensors{{"0.weight", at::ones({2, 2})}, {"extra.weight", at::ones({1})}};
+  NamedTensors tensors{{"0.weight", at::ones({2, 2})}, {"extra.weight", at::ones({1})}};
   const std::string message = error_of([&] { load_state_dict(*net, tensors); });
   EXPECT_NE(message.find("[load_state_dict] 12 tensors do not fit:\n"), std::string::npos) << message;
   EXPECT_NE(message.find("'1.weight' is in the model, but not in the state dict\n"), std::string::npos)
@@ -139,7 +139,7 @@ TEST_F(StateDictTest, ManyCulpritsAreCountedAndTenAreListed) {
 
 TEST_F(StateDictTest, NoCommonNameIsNotAMatterOfExcluding) {
   Net net;
-  StateDict tensors;
+  NamedTensors tensors;
   for (const auto& item : state_dict(net)) tensors.insert("module." + item.key(), item.value());
   const std::string message = error_of([&] { load_state_dict(net, tensors); });
   EXPECT_NE(message.find("18 tensors do not fit"), std::string::npos) << message;
@@ -154,7 +154,7 @@ TEST_F(StateDictTest, ExcludeDropsNamesOnBothSides) {
   EXPECT_TRUE(same(into.head->weight, head));
   EXPECT_TRUE(same(state_dict(into)["body.0.weight"], state_dict(from)["body.0.weight"]));
 
-  StateDict tensors = state_dict(from);
+  NamedTensors tensors = state_dict(from);
   tensors.insert("only.in.the.file", at::ones({1}));
   tensors.erase("body.1.running_var");
   EXPECT_NO_THROW(load_state_dict(into, tensors, {"head.*", "only*", "body.?.running_[uv]ar"}));
@@ -183,9 +183,9 @@ TEST_F(StateDictTest, TiedParametersStayTied) {
 
 TEST_F(StateDictTest, ReadsPyTorchFilesAndSaysWhatItUnwrapped) {
   const auto goldens = std::filesystem::path(TPGM_TEST_DATA) / "io" / "goldens" / "torch";
-  const StateDict expected = SafetensorsFile(goldens / "nested_training.expected.safetensors").tensors();
+  const NamedTensors expected = SafetensorsFile(goldens / "nested_training.expected.safetensors").tensors();
   ::testing::internal::CaptureStderr();
-  const StateDict tensors = load_state_dict(goldens / "nested_training.pt");
+  const NamedTensors tensors = load_state_dict(goldens / "nested_training.pt");
   const std::string warning = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(warning.find("took what is under 'state_dict'"), std::string::npos) << warning;
   ASSERT_EQ(tensors.size(), expected.size());

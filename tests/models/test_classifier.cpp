@@ -73,7 +73,7 @@ TEST_F(ClassifierTest, TpgmTakesItsGroupsAndItsExclusionFromTheModel) {
 
 TEST_F(ClassifierTest, LoadsTheHeadOfACheckpoint) {
   const auto folder = golden_folder() / "torchvision-resnet-basic";
-  const StateDict expected = SafetensorsFile(folder / "expected.safetensors").tensors();
+  const NamedTensors expected = SafetensorsFile(folder / "expected.safetensors").tensors();
   const auto loaded = load_classifier("", folder / "model.pth", {});
   loaded.model->eval();
   const at::NoGradGuard no_grad;
@@ -111,7 +111,7 @@ TEST_F(ClassifierTest, WhatIsSavedIsKnownAgain) {
     const ModelWeights weights = read_weights(Checkpoint(file("tuned.safetensors")));
     const Layout layout = parse_layout(first.metadata.at("tpgm.layout"));
     save_as(weights, file("theirs.safetensors"), SaveOptions().layout(layout));
-    const StateDict original = Checkpoint(golden_folder() / golden).tensors();
+    const NamedTensors original = Checkpoint(golden_folder() / golden).tensors();
     size_t compared = 0;
     for (const auto& item : SafetensorsFile(file("theirs.safetensors")).tensors()) {
       const at::Tensor* tensor = original.find(item.key());
@@ -127,7 +127,7 @@ TEST_F(ClassifierTest, WhatIsSavedIsKnownAgain) {
 
 TEST_F(ClassifierTest, ZeroShotIsHuggingFaces) {
   const auto folder = golden_folder() / "hf-clip";
-  const StateDict expected = SafetensorsFile(folder / "zeroshot.safetensors").tensors();
+  const NamedTensors expected = SafetensorsFile(folder / "zeroshot.safetensors").tensors();
   const ModelWeights weights = read_weights(Checkpoint(folder));
   const auto text = make_clip_text(weights.config);
   load_state_dict(*text, weights.text());
@@ -168,7 +168,7 @@ TEST_F(ClassifierTest, ZeroShotIsHuggingFaces) {
 
 TEST_F(ClassifierTest, BothTowersGiveHuggingFacesLogitsAndTrainTogether) {
   const auto folder = golden_folder() / "hf-clip";
-  const StateDict expected = SafetensorsFile(folder / "zeroshot.safetensors").tensors();
+  const NamedTensors expected = SafetensorsFile(folder / "zeroshot.safetensors").tensors();
   const ModelWeights weights = read_weights(Checkpoint(folder));
   const auto clip = make_clip(weights.config);
   load_state_dict(*clip, weights.tensors);

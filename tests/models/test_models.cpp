@@ -406,7 +406,7 @@ TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {
 
 TEST(Precision, LoadingHalfGivesFullPrecision) {
   const auto backbone = fresh(kSmallModels[2]);
-  StateDict half("Tensor");
+  NamedTensors half("Tensor");
   for (const auto& item : state_dict(*backbone)) half.insert(item.key(), item.value().to(at::kHalf));
   const auto loaded = make_backbone(parse_model(kSmallModels[2]));
   load_state_dict(*loaded, half);

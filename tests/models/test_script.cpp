@@ -29,7 +29,7 @@ class Script : public ModelFiles {
 
 TEST_F(Script, ComputesWhatItsModuleDid) {
   ScriptBackbone script("script:" + golden() + ":image_size=64");
-  const StateDict expected =
+  const NamedTensors expected =
       SafetensorsFile(golden_folder() / "torchvision-resnet-basic/expected.safetensors").tensors();
   EXPECT_EQ(script.num_features(""), 7);
   script.eval();

@@ -32,8 +32,8 @@ struct Goldens {
     tensors = load_state_dict(folder() + "steps.safetensors");
   }
   /// A vector of the golden's tensors as a classifier of ours calls them.
-  StateDict by_name(const std::string& model, const at::Tensor& vector) const {
-    StateDict theirs("Tensor");
+  NamedTensors by_name(const std::string& model, const at::Tensor& vector) const {
+    NamedTensors theirs("Tensor");
     std::vector<std::string> names;
     int64_t at = 0;
     for (const auto& tensor : json["models"][model]["tensors"]) {
@@ -43,13 +43,13 @@ struct Goldens {
       names.push_back(tensor["name"]);
       at += size;
     }
-    StateDict ours("Tensor");
+    NamedTensors ours("Tensor");
     for (const auto& item : to_ours(theirs, *recognise(names)).tensors)
       ours.insert((item.key().starts_with("head.") ? "" : "backbone.") + item.key(), item.value());
     return ours;
   }
   Json json;
-  StateDict tensors{"Tensor"};
+  NamedTensors tensors{"Tensor"};
 };
 const Goldens& goldens() {
   static const Goldens all;
@@ -144,7 +144,7 @@ struct Training {
   Json golden;
   at::Device device;
   std::shared_ptr<Classifier> model;
-  StateDict start{"Tensor"};
+  NamedTensors start{"Tensor"};
   at::Tensor images, labels;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Method> method;
@@ -164,12 +164,12 @@ at::Tensor without_keys(const std::string& name, const at::Tensor& tensor) {
   return at::cat({tensor.slice(0, 0, width), tensor.slice(0, 2 * width)});
 }
 
-StateDict values_of(const Classifier& model) {
-  StateDict values("Tensor");
+NamedTensors values_of(const Classifier& model) {
+  NamedTensors values("Tensor");
   for (const auto& item : state_dict(model)) values.insert(item.key(), item.value().cpu().clone());
   return values;
 }
-void load_values(Classifier& model, const StateDict& values) {
+void load_values(Classifier& model, const NamedTensors& values) {
   const at::NoGradGuard no_grad;
   auto own = state_dict(model);
   for (const auto& item : values) own[item.key()].copy_(item.value());
@@ -344,7 +344,7 @@ TEST_P(Step, AGraphGivesTheSameBits) {
 TEST_P(Step, AGraphFollowsWhatChanges) {
   for (const char* name : {"resnet", "vit"}) {
     SCOPED_TRACE(name);
-    std::vector<StateDict> results;
+    std::vector<NamedTensors> results;
     std::vector<at::Tensor> losses;
     for (const bool graph : {true, false}) {
       const Training run("sgd", name, device(), graph);
@@ -397,7 +397,7 @@ struct Whole : Training {
   }
 
   struct Saved {
-    StateDict values{"Tensor"};
+    NamedTensors values{"Tensor"};
     NamedTensors method, optimizer;
     int64_t radius_batches;
   };

@@ -91,13 +91,13 @@ fs::path scratch_folder() {
   return folder;
 }
 
-StateDict values_of(const torch::nn::Module& model) {
-  StateDict values("Tensor");
+NamedTensors values_of(const torch::nn::Module& model) {
+  NamedTensors values("Tensor");
   for (const auto& item : state_dict(model)) values.insert(item.key(), item.value().cpu().clone());
   return values;
 }
 
-void expect_identical(const StateDict& a, const StateDict& b) {
+void expect_identical(const NamedTensors& a, const NamedTensors& b) {
   ASSERT_EQ(a.keys(), b.keys());
   for (const auto& item : a) EXPECT_TRUE(test::same(item.value(), b[item.key()])) << item.key();
 }
@@ -294,7 +294,7 @@ TEST_F(TrainerTest, KeepsTheBestEpoch) {
   setup.model->train();
   double best = -1;
   int64_t best_epoch = 0, steps = 0;
-  StateDict weights("Tensor");
+  NamedTensors weights("Tensor");
   Loader loader(setup.data.selection, setup.pictures.eval, setup.pictures.loader);
   bare_loop(bare, batches, [&] {
     if (++steps % 3 != 0) return;
@@ -367,7 +367,7 @@ TEST_P(BadLoss, IsSkipped) {
       batches.all[2].images[1][0][3][3] = bad;
       batches.to(device());
       RunSetup setup = setup_of(options, name, device());
-      std::vector<StateDict> seen = {values_of(*setup.model)};
+      std::vector<NamedTensors> seen = {values_of(*setup.model)};
       std::vector<std::string> said;
       TrainCallbacks callbacks;
       callbacks.stop = [&] {
@@ -420,7 +420,7 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
     const fs::path path = folder_ / "run";
     std::optional<RunFolder> run;
     if (with_folder) run.emplace(RunFolder::create(path, options, {}));
-    StateDict before("Tensor");
+    NamedTensors before("Tensor");
     TrainCallbacks callbacks;
     callbacks.stop = [&] {
       before = values_of(*setup.model);
@@ -474,7 +474,7 @@ TEST_F(TrainerTest, ProbesThenFineTunes) {
     RunSetup setup = setup_of(options, kResNet);
     const fs::path path = folder_ / opt;
     RunFolder run = RunFolder::create(path, options, {});
-    std::vector<StateDict> seen = {values_of(*setup.model)};
+    std::vector<NamedTensors> seen = {values_of(*setup.model)};
     TrainCallbacks callbacks;
     callbacks.stop = [&] {
       seen.push_back(values_of(*setup.model));

@@ -43,8 +43,8 @@ class Parity {
     return backbone_->forward(images.to(device_)).cpu();
   }
 
-  StateDict run(const StateDict& inputs, int64_t steps) {
-    StateDict results("Tensor");
+  NamedTensors run(const NamedTensors& inputs, int64_t steps) {
+    NamedTensors results("Tensor");
     const at::Tensor images = inputs["images"].to(device_), upstream = inputs["upstream"].to(device_);
     results.insert("features", features(images));
     if (const auto logits = this->logits(inputs); logits.defined()) results.insert("logits", logits);
@@ -67,7 +67,7 @@ class Parity {
         step_gradients(images, upstream);
         optimizer.step();
       }
-      StateDict after("Tensor");
+      NamedTensors after("Tensor");
       const std::string prefix = is_clip(weights_.config.family) ? "visual." : "";
       for (const auto& item : state_dict(*backbone_)) after.insert(prefix + item.key(), item.value().cpu());
       add(results, "after/", after);
@@ -76,15 +76,15 @@ class Parity {
   }
 
  private:
-  StateDict without_head() const {
-    StateDict result("Tensor");
+  NamedTensors without_head() const {
+    NamedTensors result("Tensor");
     for (const auto& item : weights_.tensors) {
       if (!item.key().starts_with("head.")) result.insert(item.key(), item.value());
     }
     return result;
   }
 
-  at::Tensor logits(const StateDict& inputs) {
+  at::Tensor logits(const NamedTensors& inputs) {
     const at::NoGradGuard no_grad;
     const at::Tensor images = inputs["images"].to(device_);
     if (clip_) return clip_->forward(images, inputs["tokens"].to(device_)).cpu();
@@ -101,15 +101,15 @@ class Parity {
     (backbone_->forward(images) * upstream).sum().backward();
   }
 
-  static StateDict gradients(const torch::nn::Module& module, const std::string& prefix) {
-    StateDict result("Tensor");
+  static NamedTensors gradients(const torch::nn::Module& module, const std::string& prefix) {
+    NamedTensors result("Tensor");
     for (const auto& item : module.named_parameters())
       result.insert(prefix + item.key(), item.value().grad().cpu().clone());
     return result;
   }
 
   /// Under the checkpoint's names.
-  void add(StateDict& results, const std::string& kind, const StateDict& ours) const {
+  void add(NamedTensors& results, const std::string& kind, const NamedTensors& ours) const {
     const Renamed theirs = from_ours(ours, weights_.config, weights_.layout);
     TORCH_CHECK(theirs.unknown.empty(), "no foreign name for ", theirs.unknown.front());
     for (const auto& item : theirs.tensors) {

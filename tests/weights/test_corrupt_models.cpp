@@ -116,7 +116,7 @@ class CorruptCheckpoints : public CorruptModels {
     }
   }
   static void save(const std::filesystem::path& path, const Tensors& tensors, const Metadata& metadata) {
-    StateDict state("Tensor");
+    NamedTensors state("Tensor");
     for (const auto& [name, tensor] : tensors) state.insert(name, tensor.contiguous());
     save_safetensors(state, path, metadata);
   }

@@ -14,7 +14,7 @@ namespace {
 
 class Golden : public ::testing::TestWithParam<GoldenCase> {
  protected:
-  StateDict expected_ = SafetensorsFile(GetParam().expected).tensors();
+  NamedTensors expected_ = SafetensorsFile(GetParam().expected).tensors();
   Parity parity() const { return Parity(GetParam().checkpoint, GetParam().model); }
 };
 
@@ -22,7 +22,7 @@ TEST_P(Golden, EveryNumberIsTheLibrarys) {
   Parity ours = parity();
   bool steps = false;
   for (const auto& item : expected_) steps |= item.key().starts_with("after/");
-  const StateDict results = ours.run(expected_, steps ? 3 : 0);
+  const NamedTensors results = ours.run(expected_, steps ? 3 : 0);
   size_t compared = 0;
   for (const auto& item : expected_) {
     const std::string& name = item.key();
@@ -58,7 +58,7 @@ TEST_P(ResizedGolden, PositionsAreResizedAsTheLibraryDoes) {
 TEST_P(Golden, GoesBackToTheLayoutItCameIn) {
   const Checkpoint checkpoint(GetParam().checkpoint);
   const Recognised recognised = *recognise(checkpoint.names());
-  const StateDict tensors = checkpoint.tensors();
+  const NamedTensors tensors = checkpoint.tensors();
   const Renamed ours = to_ours(tensors, recognised);
   const Renamed back = from_ours(ours.tensors, read_weights(checkpoint, parse_model(GetParam().model)).config,
                                  recognised.layout);

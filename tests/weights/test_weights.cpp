@@ -24,7 +24,7 @@ TEST_F(Weights, AnotherArchitectureIsNamed) {
   const auto heads = error("torchvision-vit/model.pth", "vit");
   EXPECT_TRUE(has(heads, "give heads=N")) << heads;
 
-  StateDict strange("Tensor");
+  NamedTensors strange("Tensor");
   strange.insert("encoder.weight", at::ones({3}));
   save_safetensors(strange, file("strange.safetensors"));
   const auto unknown = error_of([&] { read_weights(Checkpoint(file("strange.safetensors"))); });
@@ -34,14 +34,14 @@ TEST_F(Weights, AnotherArchitectureIsNamed) {
 }
 
 TEST_F(Weights, UnknownAndMissingTensorsAreListed) {
-  StateDict tensors = Checkpoint(golden_folder() / "timm-vit/model.pth").tensors();
-  StateDict more("Tensor");
+  NamedTensors tensors = Checkpoint(golden_folder() / "timm-vit/model.pth").tensors();
+  NamedTensors more("Tensor");
   for (const auto& item : tensors) more.insert(item.key(), item.value());
   more.insert("blocks.0.ls1.gamma", at::ones({3}));
   save_safetensors(more, file("more.safetensors"));
   const auto extra = error_of([&] { read_weights(Checkpoint(file("more.safetensors"))); });
   EXPECT_TRUE(has(extra, "'blocks.0.ls1.gamma' is in the file, but not in a vit (timm)")) << extra;
-  StateDict fewer("Tensor");
+  NamedTensors fewer("Tensor");
   for (const auto& item : tensors) {
     if (item.key() != "blocks.1.mlp.fc2.bias") fewer.insert(item.key(), item.value());
   }
@@ -96,14 +96,14 @@ TEST_F(Weights, TheUserComesFirstThenMetadataThenConfigJson) {
 
 TEST_F(Weights, HeadsAndScalesMustBeWhole) {
   const auto error = [&](const std::string& golden, const std::string& model, const auto& change) {
-    StateDict tensors("Tensor");
+    NamedTensors tensors("Tensor");
     for (const auto& item : Checkpoint(golden_folder() / golden).tensors())
       change(tensors, item.key(), item.value());
     save_safetensors(tensors, file("changed.safetensors"));
     return error_of([&] { read_weights(Checkpoint(file("changed.safetensors")), parse_model(model)); });
   };
   const auto without = [](const std::string& dropped) {
-    return [dropped](StateDict& all, const std::string& name, const at::Tensor& tensor) {
+    return [dropped](NamedTensors& all, const std::string& name, const at::Tensor& tensor) {
       if (name != dropped) all.insert(name, tensor);
     };
   };
@@ -112,7 +112,7 @@ TEST_F(Weights, HeadsAndScalesMustBeWhole) {
   EXPECT_TRUE(
       has(error("hf-clip", "clip-vit:heads=2,text_heads=3", without("logit_scale")), "no 'logit_scale'"));
   EXPECT_TRUE(has(error("torchvision-resnet-basic/model.pth", "resnet",
-                        [](StateDict& all, const std::string& name, const at::Tensor& tensor) {
+                        [](NamedTensors& all, const std::string& name, const at::Tensor& tensor) {
                           all.insert(name, name == "fc.weight" ? at::ones({7, 5}) : tensor);
                         }),
                   "the head is [7, 5], expected [classes,32]"));
@@ -157,7 +157,7 @@ TEST_F(Weights, MocosSmallVitHasTwelveHeads) {
   auto config = parse_model("vit:width=384,depth=1,heads=12,patch=16,image_size=32");
   const auto backbone = make_backbone(config);
   backbone->reset_parameters();
-  StateDict tensors("Tensor");
+  NamedTensors tensors("Tensor");
   for (const auto& item : from_ours(state_dict(*backbone), config, Layout::kTimm).tensors) {
     tensors.insert("module.base_encoder." + item.key(), item.value());
   }
@@ -181,7 +181,7 @@ TEST_F(Weights, WhatALibraryCannotBeIsNotWrittenForIt) {
 }
 
 TEST_F(Weights, OldFilesWithoutCountersLoad) {
-  StateDict old("Tensor");
+  NamedTensors old("Tensor");
   for (const auto& item : Checkpoint(golden_folder() / "torchvision-resnet-basic/model.pth").tensors()) {
     if (!item.key().ends_with("num_batches_tracked")) old.insert(item.key(), item.value());
   }

@@ -57,7 +57,7 @@ class Checkpoint {
   at::Tensor tensor(const std::string& name) const;
   /// Elements [begin, begin + count) in row-major order, as a vector; see slice_at.
   at::Tensor slice(const std::string& name, int64_t begin, int64_t count) const;
-  StateDict tensors() const;
+  NamedTensors tensors() const;
 
   /// What was cut off the front of all names; empty if nothing was.
   const std::string& prefix() const noexcept { return prefix_; }

@@ -33,8 +33,8 @@ at::Tensor Checkpoint::slice(const std::string& name, int64_t begin, int64_t cou
   rethrow_from("Checkpoint");
 }
 
-StateDict Checkpoint::tensors() const {
-  StateDict result("Tensor");
+NamedTensors Checkpoint::tensors() const {
+  NamedTensors result("Tensor");
   for (const auto& name : names_) result.insert(name, tensor(name));
   return result;
 }

@@ -51,7 +51,7 @@ class SafetensorsFile {
   /// (only in files whose writer did not pad) is a fresh copy instead. Throws when there is no such name.
   at::Tensor tensor(const std::string& name) const;
   /// All tensors, in the order of entries().
-  StateDict tensors() const;
+  NamedTensors tensors() const;
 
  private:
   std::filesystem::path path_;
@@ -65,7 +65,7 @@ class SafetensorsFile {
 ///
 /// Throws, naming the tensor, on what the format cannot hold: undefined, sparse, quantized, nested and meta
 /// tensors, other dtypes, names that are not UTF-8, and the name `__metadata__`.
-void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
+void save_safetensors(const NamedTensors& tensors, const std::filesystem::path& path,
                       const Metadata& metadata = {});
 
 }  // namespace tpgm

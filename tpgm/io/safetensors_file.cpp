@@ -29,13 +29,13 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   return tensor_at(file_, *entry);
 }
 
-StateDict SafetensorsFile::tensors() const {
-  StateDict result("Tensor");
+NamedTensors SafetensorsFile::tensors() const {
+  NamedTensors result("Tensor");
   for (const auto& item : header_.entries) result.insert(item.key(), tensor_at(file_, item.value()));
   return result;
 }
 
-void save_safetensors(const StateDict& tensors, const std::filesystem::path& path,
+void save_safetensors(const NamedTensors& tensors, const std::filesystem::path& path,
                       const Metadata& metadata) try {
   std::vector<TensorSpec> specs;
   for (const auto& item : tensors) {

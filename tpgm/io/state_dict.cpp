@@ -33,8 +33,9 @@ bool matches(const std::string& glob, const std::string& name) {
 std::string shape_of(const at::Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ",")); }
 
 // `state` without what `exclude` matches; marks in `used` the globs that matched.
-StateDict without(const StateDict& state, const std::vector<std::string>& exclude, std::vector<bool>& used) {
-  StateDict kept("Tensor");
+NamedTensors without(const NamedTensors& state, const std::vector<std::string>& exclude,
+                     std::vector<bool>& used) {
+  NamedTensors kept("Tensor");
   for (const auto& item : state) {
     bool excluded = false;
     for (size_t i = 0; i < exclude.size(); ++i) {
@@ -63,11 +64,11 @@ std::string mismatch(const at::Tensor& from, const at::Tensor& into, const char*
   return "";
 }
 
-void load(torch::nn::Module& module, const StateDict& tensors, const std::vector<std::string>& exclude,
+void load(torch::nn::Module& module, const NamedTensors& tensors, const std::vector<std::string>& exclude,
           const Source& source) {
   std::vector<bool> used(exclude.size(), false);
-  const StateDict targets = without(state_dict(module), exclude, used);
-  const StateDict sources = without(tensors, exclude, used);
+  const NamedTensors targets = without(state_dict(module), exclude, used);
+  const NamedTensors sources = without(tensors, exclude, used);
   for (size_t i = 0; i < exclude.size(); ++i) {
     TORCH_CHECK(used[i], "exclude={\"", exclude[i], "\"} matches no name of the ", source.noun,
                 " or the model; correct or drop it", source.suffix);
@@ -115,14 +116,14 @@ void warn(const char* call, const Checkpoint& checkpoint) {
 
 }  // namespace
 
-StateDict state_dict(const torch::nn::Module& module) {
-  StateDict result("Tensor");
+NamedTensors state_dict(const torch::nn::Module& module) {
+  NamedTensors result("Tensor");
   for (const auto& item : module.named_parameters()) result.insert(item.key(), item.value().detach());
   for (const auto& item : module.named_buffers()) result.insert(item.key(), item.value().detach());
   return result;
 }
 
-StateDict load_state_dict(const std::filesystem::path& path) try {
+NamedTensors load_state_dict(const std::filesystem::path& path) try {
   const Checkpoint checkpoint(path);
   warn("load_state_dict", checkpoint);
   return checkpoint.tensors();
@@ -130,7 +131,7 @@ StateDict load_state_dict(const std::filesystem::path& path) try {
   rethrow_from("load_state_dict");
 }
 
-void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
+void load_state_dict(torch::nn::Module& module, const NamedTensors& tensors,
                      const std::vector<std::string>& exclude, const std::filesystem::path& file) try {
   load(module, tensors, exclude,
        {file.empty() ? "state dict" : "file", file.empty() ? "" : fmt::format(" ('{}')", file.string()),
@@ -144,7 +145,7 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
   Checkpoint checkpoint(path);
   if (!checkpoint.prefix().empty()) {
     // The prefix may be the model's own and no wrapper's.
-    const StateDict state = state_dict(module);
+    const NamedTensors state = state_dict(module);
     const auto& names = checkpoint.names();
     if (std::any_of(names.begin(), names.end(),
                     [&](const std::string& name) { return state.contains(checkpoint.prefix() + name); })) {

@@ -14,15 +14,13 @@ class Module;
 
 namespace tpgm {
 
-using StateDict = NamedTensors;
-
 /// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
 /// the tensors change when the module does. Clone them to keep a moment.
-StateDict state_dict(const torch::nn::Module& module);
+NamedTensors state_dict(const torch::nn::Module& module);
 
 /// The tensors of a checkpoint: a file or folder of any kind that Checkpoint reads. On the CPU and not yet
 /// read from the disk. What was unwrapped on the way is a warning (TORCH_WARN).
-StateDict load_state_dict(const std::filesystem::path& path);
+NamedTensors load_state_dict(const std::filesystem::path& path);
 
 /// Copies `tensors` into the parameters and buffers of `module`, by name, whatever their order.
 ///
@@ -36,7 +34,7 @@ StateDict load_state_dict(const std::filesystem::path& path);
 /// Parameters keep their identity, device, dtype and requires_grad. Parameters tied under two names need
 /// both, and take the value of the later one; exclude the name a file does not have. `file` is where the
 /// tensors of a whole model came from, for errors to name.
-void load_state_dict(torch::nn::Module& module, const StateDict& tensors,
+void load_state_dict(torch::nn::Module& module, const NamedTensors& tensors,
                      const std::vector<std::string>& exclude = {}, const std::filesystem::path& file = {});
 
 /// load_state_dict(module, load_state_dict(path), exclude), with errors that name the file. A prefix such as

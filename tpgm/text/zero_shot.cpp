@@ -153,7 +153,7 @@ void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file)
   if (!head.model.empty()) keys::kModel.set(metadata, head.model);
   keys::kClasses.set(metadata, head.class_names);
   keys::kTemplates.set(metadata, head.templates);
-  StateDict tensors("Tensor");
+  NamedTensors tensors("Tensor");
   tensors.insert("head.weight", head.weight);
   save_safetensors(tensors, file, metadata);
 }

@@ -59,7 +59,7 @@ int64_t peak_of(Setup& setup, int64_t pictures) {
 
 MemoryEstimate estimate_memory(Setup& setup) {
   MemoryEstimate result;
-  StateDict buffers("Tensor");
+  NamedTensors buffers("Tensor");
   for (const auto& item : setup.model->named_buffers()) {
     buffers.insert(item.key(), item.value().clone());
     result.weights += bytes_of(item.value());

@@ -205,7 +205,7 @@ void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumber
   impl_->histogram(ratios.values(), step);
 }
 
-void RunFolder::save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata) {
+void RunFolder::save_weights(const std::string& name, const NamedTensors& tensors, const Metadata& metadata) {
   impl_->write_radii();  // those of the last act cannot be had again once its weights are there
   save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
 }

@@ -58,7 +58,7 @@ class RunFolder {
              std::optional<int64_t> radius_step = std::nullopt);
 
   /// "best" or "last".
-  void save_weights(const std::string& name, const StateDict& tensors, const Metadata& metadata);
+  void save_weights(const std::string& name, const NamedTensors& tensors, const Metadata& metadata);
 
   /// For each test by its name the number of the predicted class of each picture, int32, in the order of the
   /// test's subset; −1: it could not be read.

@@ -127,7 +127,7 @@ class Trainer {
   std::deque<Pending> pending_;  // losses that were not read yet
   std::unique_ptr<Clock> clock_;
   std::string data_fingerprint_;
-  StateDict best_weights_{"Tensor"};  // where there is no folder
+  NamedTensors best_weights_{"Tensor"};  // where there is no folder
   int64_t saved_step_ = -1, radius_epoch_ = -1, finish_began_ = 0;
   bool finishing_ = false, finished_best_ = false;
   // Of the last act, by its steps; they reach the folder when it is through.

@@ -34,7 +34,7 @@ Parts load_script(const std::string& model, const std::filesystem::path& checkpo
   keys::kModel.set(result.metadata, model);
   if (checkpoint.empty()) return parts;
   const Checkpoint opened(checkpoint);
-  StateDict backbone("Tensor");
+  NamedTensors backbone("Tensor");
   for (const auto& name : opened.names()) {
     if (name.starts_with("backbone.")) backbone.insert(name.substr(9), opened.tensor(name));
   }

@@ -199,7 +199,7 @@ std::optional<Recognised> recognise(const std::vector<std::string>& names) {
   return std::nullopt;
 }
 
-Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
+Renamed to_ours(const NamedTensors& tensors, const Recognised& recognised) {
   const Table* table = find_table(recognised.layout, recognised.family);
   TORCH_CHECK(table != nullptr, "[to_ours] a ", to_text(recognised.family), " has no layout ",
               to_text(recognised.layout));
@@ -257,7 +257,7 @@ Renamed to_ours(const StateDict& tensors, const Recognised& recognised) {
   return result;
 }
 
-Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout layout) {
+Renamed from_ours(const NamedTensors& tensors, const ModelConfig& config, Layout layout) {
   const Family family = config.family;
   if (family == Family::kResNet && layout == Layout::kTimm) layout = Layout::kTorchvision;
   const Table* table = find_table(layout, family);

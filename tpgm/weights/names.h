@@ -38,7 +38,7 @@ struct Recognised {
 std::optional<Recognised> recognise(const std::vector<std::string>& names);
 
 struct Renamed {
-  StateDict tensors{"Tensor"};
+  NamedTensors tensors{"Tensor"};
   /// Names that have no place in a model and are known to be left over from training or saving, as globs
   /// with their number, for the user to read: "dropped 6 of 'fc.*', a projection head".
   std::vector<std::string> notes;
@@ -46,10 +46,10 @@ struct Renamed {
   std::vector<std::string> unknown;
 };
 /// Names and shapes of `layout` → ours. Nothing is computed but q, k, v stacked and transposed views.
-Renamed to_ours(const StateDict& tensors, const Recognised& recognised);
+Renamed to_ours(const NamedTensors& tensors, const Recognised& recognised);
 
 /// Ours → names and shapes of `layout`; `notes` and `unknown` as above. Throws if the family has no such
 /// layout.
-Renamed from_ours(const StateDict& tensors, const ModelConfig& config, Layout layout);
+Renamed from_ours(const NamedTensors& tensors, const ModelConfig& config, Layout layout);
 
 }  // namespace tpgm

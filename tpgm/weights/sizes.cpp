@@ -18,7 +18,7 @@ constexpr size_t kMaxStages = 16;  // of a ResNet, as parse_layers has it
 // Shapes by name, with an error for what is missing or has too few dimensions.
 class Shapes {
  public:
-  Shapes(const StateDict& tensors, std::string prefix) : tensors_(tensors), prefix_(std::move(prefix)) {}
+  Shapes(const NamedTensors& tensors, std::string prefix) : tensors_(tensors), prefix_(std::move(prefix)) {}
 
   bool has(const std::string& name) const { return tensors_.contains(prefix_ + name); }
   int64_t size(const std::string& name, int64_t dimension, int64_t dimensions) const {
@@ -53,7 +53,7 @@ class Shapes {
   }
 
  private:
-  const StateDict& tensors_;
+  const NamedTensors& tensors_;
   std::string prefix_;
 };
 
@@ -101,7 +101,7 @@ void read_text(const Shapes& shapes, ModelConfig& config) {
 
 }  // namespace
 
-ModelConfig sizes_of(Family family, const StateDict& tensors) {
+ModelConfig sizes_of(Family family, const NamedTensors& tensors) {
   ModelConfig config;
   config.family = family;
   const Shapes visual(tensors, is_clip(family) ? "visual." : "");

@@ -27,8 +27,8 @@ std::string list(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), all > 5 ? fmt::format(" and {} more", all - 5) : "");
 }
 
-StateDict below(const StateDict& tensors, const std::string& prefix) {
-  StateDict result("Tensor");
+NamedTensors below(const NamedTensors& tensors, const std::string& prefix) {
+  NamedTensors result("Tensor");
   for (const auto& item : tensors) {
     if (item.key().starts_with(prefix)) result.insert(item.key().substr(prefix.size()), item.value());
   }
@@ -36,7 +36,7 @@ StateDict below(const StateDict& tensors, const std::string& prefix) {
 }
 
 // Files from before PyTorch 0.4 have no counters of batches; nothing computes with them.
-void add_counters(StateDict& tensors, std::vector<std::string>& notes) {
+void add_counters(NamedTensors& tensors, std::vector<std::string>& notes) {
   std::vector<std::string> missing;
   const std::string variance = "running_var", counter = "num_batches_tracked";
   for (const auto& item : tensors) {
@@ -116,7 +116,7 @@ void check_bytes(const Checkpoint& checkpoint) {
   }
 }
 
-void check_head(const StateDict& tensors, std::optional<int64_t> features) {
+void check_head(const NamedTensors& tensors, std::optional<int64_t> features) {
   const at::Tensor *weight = tensors.find("head.weight"), *bias = tensors.find("head.bias");
   TORCH_CHECK(weight != nullptr || bias == nullptr, "[", kCall,
               "] there is a bias of the head, and no weight");
@@ -135,7 +135,7 @@ void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
   const OnDevice meta(at::kMeta);
   const auto backbone = make_backbone(weights.config);
   load_state_dict(*backbone, weights.backbone(), {}, file);
-  const StateDict text = weights.text();
+  const NamedTensors text = weights.text();
   if (!text.is_empty()) {
     load_state_dict(*make_clip_text(weights.config), text, {}, file);
     TORCH_CHECK(weights.tensors.contains("logit_scale"), "[", kCall,
@@ -172,11 +172,11 @@ Renamed rename(const Checkpoint& checkpoint, const Recognised& recognised) {
 
 // A classifier of ours has its backbone's names behind "backbone.", also where that was CLIP's; its text
 // tower keeps its own.
-StateDict with_tower(const StateDict& tensors, Family family) {
+NamedTensors with_tower(const NamedTensors& tensors, Family family) {
   const bool bare = is_clip(family) && !tensors.contains("visual.stem.conv1.weight") &&
                     !tensors.contains("visual.stem.patch.weight");
   if (!bare) return tensors;
-  StateDict result("Tensor");
+  NamedTensors result("Tensor");
   for (const auto& item : tensors) {
     const std::string& name = item.key();
     const bool visual = !name.starts_with("head.") && !name.starts_with("text.") && name != "logit_scale";
@@ -253,16 +253,16 @@ ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>
 
 }  // namespace
 
-StateDict ModelWeights::backbone() const {
+NamedTensors ModelWeights::backbone() const {
   if (is_clip(config.family)) return below(tensors, "visual.");
-  StateDict result("Tensor");
+  NamedTensors result("Tensor");
   for (const auto& item : tensors) {
     if (!item.key().starts_with("head.")) result.insert(item.key(), item.value());
   }
   return result;
 }
 
-StateDict ModelWeights::text() const { return below(tensors, "text."); }
+NamedTensors ModelWeights::text() const { return below(tensors, "text."); }
 
 ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) try {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));

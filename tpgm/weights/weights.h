@@ -18,16 +18,16 @@ struct ModelWeights {
   Layout layout = Layout::kTpgm;
   /// Views of the file where that is possible. "visual.*", "text.*" and "logit_scale" of CLIP; the backbone's
   /// own names of others; "head.*" of a classifier.
-  StateDict tensors{"Tensor"};
+  NamedTensors tensors{"Tensor"};
   /// What was unwrapped, left out, filled in, resized or assumed, for the user to read.
   std::vector<std::string> notes;
 
   bool has_text() const { return tensors.contains("text.stem.token.weight"); }
   bool has_head() const { return tensors.contains("head.weight"); }
   /// The image tower's, under its own names.
-  StateDict backbone() const;
+  NamedTensors backbone() const;
   /// Without "text." before the names.
-  StateDict text() const;
+  NamedTensors text() const;
 };
 
 /// Recognises the checkpoint by its names and shapes. Sizes that shapes do not show (heads, the activation)
@@ -64,6 +64,6 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
                    const SaveOptions& options);
 
 /// The sizes that the shapes of our tensors show.
-ModelConfig sizes_of(Family family, const StateDict& tensors);
+ModelConfig sizes_of(Family family, const NamedTensors& tensors);
 
 }  // namespace tpgm
