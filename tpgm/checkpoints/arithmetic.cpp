@@ -17,11 +17,4 @@ at::Tensor working_vector(const at::Tensor& vector, at::ScalarType type, bool co
   return vector.to(type == at::kDouble ? at::kComplexDouble : at::kComplexFloat).view(type);
 }
 
-kernels::DType kernel_dtype(at::ScalarType dtype) {
-  return dtype == at::kDouble  ? kernels::DType::kFloat64
-         : dtype == at::kFloat ? kernels::DType::kFloat32
-         : dtype == at::kHalf  ? kernels::DType::kFloat16
-                               : kernels::DType::kBFloat16;
-}
-
 }  // namespace tpgm

@@ -4,8 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include "tpgm/kernels/projection.h"
-
 namespace tpgm {
 
 /// The real type in which two tensors are computed with: their own if it is one and the same that the kernels
@@ -15,8 +13,5 @@ at::ScalarType working_type(at::ScalarType a, at::ScalarType b);
 /// A contiguous vector in a type from working_type(); no copy if it is one already. With `complex`, numbers
 /// are pairs, and real ones have an imaginary part of 0.
 at::Tensor working_vector(const at::Tensor& vector, at::ScalarType type, bool complex);
-
-/// Of a type from working_type().
-kernels::DType kernel_dtype(at::ScalarType dtype);
 
 }  // namespace tpgm

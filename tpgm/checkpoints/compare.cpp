@@ -14,6 +14,8 @@
 #include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
+#include "tpgm/core/dtype.h"
+#include "tpgm/kernels/projection.h"
 
 namespace tpgm {
 namespace {
@@ -78,7 +80,7 @@ Sums measure(const at::Tensor& from, const at::Tensor& to, const Rows& rows) {
   for (int64_t begin = 0; begin < a.numel(); begin += cols) {
     const auto row = kernels::pair_sums(static_cast<const char*>(b.const_data_ptr()) + begin * element,
                                         static_cast<const char*>(a.const_data_ptr()) + begin * element,
-                                        kernel_dtype(a.scalar_type()), cols);
+                                        dtype_of(a.scalar_type()), cols);
     add(sums.pair, row);
     if (complex) continue;
     // NaN must not lose against a number.

@@ -15,6 +15,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
+#include "tpgm/core/dtype.h"
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/kernels/projection.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 // into ← pretrained + ratio · (finetuned − pretrained), for vectors of working_vector().
 void interpolate(const at::Tensor& pretrained, const at::Tensor& finetuned, double ratio, at::Tensor& into) {
-  const auto dtype = kernel_dtype(finetuned.scalar_type());
+  const auto dtype = dtype_of(finetuned.scalar_type());
   const auto plan = kernels::make_plan({{1, finetuned.numel(), dtype, dtype}});
   const kernels::Operands operands{finetuned.const_data_ptr(), pretrained.const_data_ptr(),
                                    into.mutable_data_ptr()};
