@@ -256,10 +256,9 @@ TEST_F(CheckpointTest, NamesWhatItCannotFind) {
   EXPECT_TRUE(contains(message, "'nope'") && contains(message, "'state_dict_ema'")) << message;
   EXPECT_THROW(Checkpoint(torch_golden("nested_training.pt"), "epoch"), c10::Error);
   EXPECT_THROW(Checkpoint(torch_golden("script_half.pt"), "state_dict"), c10::Error);
-  EXPECT_EQ(error_of([&] {
-              Checkpoint(torch_golden("refused_list.pt"), "", "load_weights");
-            }).rfind("[load_weights] ", 0),
-            0U);
+  const auto refused = torch_golden("refused_list.pt");
+  EXPECT_EQ(error_of([&] { Checkpoint checkpoint(refused); }).rfind("[Checkpoint] ", 0), 0U);
+  EXPECT_EQ(error_of([&] { load_state_dict(refused); }).rfind("[load_state_dict] ", 0), 0U);
 }
 
 // --- refused
