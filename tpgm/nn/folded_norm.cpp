@@ -12,6 +12,7 @@
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/kernels/fold_norm.h"
+#include "tpgm/kernels/projection.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 

@@ -69,7 +69,7 @@ at::Tensor result_of(const at::Tensor& x, Pool pool) {
 }
 
 kernels::BatchNormParameters norm_of(const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& mean,
-                      const at::Tensor& variance, double eps) {
+                                     const at::Tensor& variance, double eps) {
   if (!weight.defined()) return {.bias = bias.const_data_ptr()};
   return {weight.const_data_ptr(), bias.const_data_ptr(), mean.const_data_ptr(), variance.const_data_ptr(),
           eps};
