@@ -86,7 +86,7 @@ void SettingFlags::add(CLI::App& app, const std::string& names, const std::strin
 
 void SettingFlags::add_pictures(CLI::App& app) {
   for (const char* names : {"--crop-pct", "--mean", "--std", "--interpolation"}) add(app, names);
-  add(app, "--decode", "exact (Pillow's pixels) or fast (DCT scaling)");
+  add(app, "--decode", "Image decoding: exact (Pillow's pixels) or fast (DCT scaling)");
   for (const char* names : {"-j,--workers", "--on-bad-image", "--max-pixels"}) add(app, names);
 }
 

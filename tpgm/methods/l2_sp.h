@@ -23,7 +23,7 @@ struct L2SpOptions {
     visit("mu", self.mu(), "weight of the squared distance in the loss");
     visit("exclude", self.exclude(), "parameters to leave unconstrained");
     visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+          "where to keep the anchor: in the weights' type, in bf16, or in host memory");
   }
 };
 

@@ -21,11 +21,11 @@ struct MarsSpOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("radius", self.radius(), "the radius of every tensor");
-    visit("norm", self.norm(), "distance from the anchor");
+    visit("radius", self.radius(), "radius of every tensor");
+    visit("norm", self.norm(), "norm of the distance from the anchor");
     visit("exclude", self.exclude(), "parameters to leave unconstrained");
     visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+          "where to keep the anchor: in the weights' type, in bf16, or in host memory");
   }
 };
 

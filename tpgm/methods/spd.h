@@ -25,7 +25,7 @@ struct SpdOptions {
     visit("lambda", self.lambda(), "strength of the decay");
     visit("exclude", self.exclude(), "parameters to leave unconstrained");
     visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+          "where to keep the anchor: in the weights' type, in bf16, or in host memory");
   }
 };
 

@@ -20,10 +20,10 @@ struct WiseOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("ratio", self.ratio(), "0: the pre-trained model, 1: the fine-tuned one");
-    visit("exclude", self.exclude(), "parameters and buffers to leave as fine-tuned");
+    visit("ratio", self.ratio(), "interpolation ratio; 0: the pre-trained model, 1: the fine-tuned model");
+    visit("exclude", self.exclude(), "parameters and buffers to keep as fine-tuned");
     visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+          "where to keep the anchor: in the weights' type, in bf16, or in host memory");
   }
 };
 

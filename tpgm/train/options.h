@@ -67,151 +67,160 @@ struct TrainOptions {
   template <class Visit, class... Self>
   static void fields(Visit&& visit, Self&... self) {
     const char* g = "Model";
-    visit(g, "model", "A name of 'tpgm list models', or script:FILE; default: as the checkpoint says",
+    visit(g, "model",
+          "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says",
           self.model...);
     visit(g, "checkpoint",
-          "The pre-trained weights, which are the anchor: a file, folder or run, of any layout; none: drawn "
-          "from the seed",
+          "Pre-trained checkpoint, which is the anchor: a file, folder or run of any layout; default: random "
+          "weights",
           self.checkpoint...);
-    visit(
-        g, "head",
-        "fresh; checkpoint (its own; of a run the rows of the classes by name); zeroshot (from text, by "
-        "CLIP's other tower); text (the same anew in every step, and the other tower trains, too); or a file "
-        "of 'tpgm zeroshot'",
-        self.head...);
+    visit(g, "head",
+          "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), "
+          "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
+          "tower training, too), or a file of 'tpgm zeroshot'",
+          self.head...);
     visit(g, "classnames",
-          "Of zeroshot and text: what the classes are called, in their order, as 'tpgm zeroshot' takes them; "
-          "default: as their folders, with spaces for _",
+          "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
+          "names, with spaces for _",
           self.classnames...);
-    visit(
-        g, "templates",
-        "Of zeroshot and text: a file with a sentence a line and {} for the class, or one sentence; default: "
-        "the checkpoint's own, or 'a photo of a {}.'",
-        self.templates...);
+    visit(g, "templates",
+          "Templates for `head` zeroshot and text: a file with one sentence per line and {} for the class "
+          "name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'",
+          self.templates...);
     visit(g, "vocab",
-          "Of zeroshot and text: the vocabulary; default: beside the checkpoint, or bytes for a model of 514 "
-          "tokens",
+          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or bytes for a "
+          "model with 514 tokens",
           self.vocab...);
-    visit(g, "weights", "Start from these and keep `checkpoint` as the anchor: a file, folder or run",
+    visit(g, "weights",
+          "Initial weights, with `checkpoint` as the anchor: a file, folder or run; default: the anchor",
           self.weights...);
     g = "Data";
-    visit(g, "data-dir", "The data set, as 'tpgm data check' takes it", self.data_dir...);
-    visit(g, "train", "The domain to train on, or DOMAIN/SPLIT; may be left out if there is one",
-          self.train...);
+    visit(g, "data-dir", "Data set, as for 'tpgm data check'", self.data_dir...);
+    visit(g, "train", "Domain to train on, or DOMAIN/SPLIT; default: the only one", self.train...);
     visit(g, "test",
-          "Domains to test on beside the training domain's own test; NAME=PATH: another data set, relative "
-          "to `data-dir`",
+          "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data "
+          "set, relative to `data-dir`",
           self.test...);
-    visit(g, "id", "Tests that count as in-distribution; default: the training domain's own", self.id...);
+    visit(g, "id", "Tests that count as in-distribution; default: the training domain's", self.id...);
     visit(g, "class-list",
-          "The classes in the head's order: a file, one a line, or a folder of class folders; default: the "
-          "data's",
+          "Classes in the order of the head: a file with one per line, or a folder of class folders; "
+          "default: the data's",
           self.class_list...);
     visit(g, "classes",
-          "Score tests over all classes, or over the subset that occurs in them (ImageNet-A, -R)",
+          "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
           self.classes...);
-    visit(g, "fraction", "Of each class of the training domain, how much is used at all", self.fraction...);
+    visit(g, "fraction", "Fraction of each class of the training domain to use", self.fraction...);
     visit(g, "radius-fraction",
-          "Share of the training domain held out to learn radii from, unless it has a part 'radius'",
+          "Fraction of the training domain held out for learning radii, unless it has a split 'radius'",
           self.radius_fraction...);
     visit(g, "selection-fraction",
-          "Share held out to choose epochs and sweeps by, unless it has a part 'selection'",
+          "Fraction of the training domain held out for selecting epochs and sweeps, unless it has a split "
+          "'selection'",
           self.selection_fraction...);
-    visit(g, "test-fraction", "Of each test, how much is used", self.test_fraction...);
-    visit(g, "split-seed", "Of what is held out; the same for all runs that are compared",
+    visit(g, "test-fraction", "Fraction of each test set to use", self.test_fraction...);
+    visit(g, "split-seed", "Random seed of the held-out splits; use the same for all runs that are compared",
           self.split_seed...);
-    visit(g, "share-validation",
-          "Learn radii and select on one and the same held-out set, as the paper's authors did",
+    visit(g, "share-validation", "Use one held-out set for radii and selection, as the paper's authors did",
           self.share_validation...);
     g = "Method";
-    visit(g, "method", "A name of 'tpgm list methods'", self.method...);
+    visit(g, "method", "Name of a method in 'tpgm list methods'", self.method...);
     g = "Optimization";
-    visit(g, "epochs",
-          "Passes over the training data; 0: evaluate, and let the method do what it does at the end",
-          self.epochs...);
-    visit(g, "batch-size", "Pictures of a batch", self.batch_size...);
-    visit(g, "validation-batch-size", "Of evaluation; auto: as in training", self.validation_batch_size...);
-    visit(g, "radius-batch-size", "Of radius data; auto: a quarter of the training batch",
+    visit(g, "epochs", "Number of epochs to train (0: only finish the method and evaluate)", self.epochs...);
+    visit(g, "batch-size", "Input batch size for training", self.batch_size...);
+    visit(g, "validation-batch-size", "Batch size for evaluation (auto: `batch-size`)",
+          self.validation_batch_size...);
+    visit(g, "radius-batch-size", "Batch size for radius data (auto: a quarter of `batch-size`)",
           self.radius_batch_size...);
-    visit(g, "grad-accum-steps", "Batches of one optimizer step", self.grad_accum_steps...);
-    visit(g, "opt", "sgd, adam or adamw", self.opt...);
+    visit(g, "grad-accum-steps", "Number of batches to accumulate gradients over", self.grad_accum_steps...);
+    visit(g, "opt", "Optimizer: sgd, adam or adamw", self.opt...);
     visit(g, "lr", "Learning rate", self.lr...);
-    visit(g, "head-lr", "Of the head; auto: as the rest", self.head_lr...);
-    visit(g, "layer-decay", "Factor on the rate from each block to the one before it", self.layer_decay...);
-    visit(g, "momentum", "Of sgd", self.momentum...);
-    visit(g, "nesterov", "Nesterov's momentum, of sgd", self.nesterov...);
-    visit(g, "opt-betas", "Of adam and adamw", self.opt_betas...);
-    visit(g, "opt-eps", "Of adam and adamw", self.opt_eps...);
-    visit(g, "weight-decay", "Decoupled with adamw, part of the gradient with others", self.weight_decay...);
-    visit(g, "decay-all", "Weight decay on biases and norms, too", self.decay_all...);
-    visit(g, "clip-grad", "Largest norm of the gradient of all parameters together; 0: any",
-          self.clip_grad...);
-    visit(g, "sched", "cosine, step or constant", self.sched...);
-    visit(g, "sched-on-updates", "The rate changes at every step; off: at every epoch",
+    visit(g, "head-lr", "Learning rate of the head (auto: `lr`)", self.head_lr...);
+    visit(g, "layer-decay", "Layer-wise learning rate decay: factor from each block to the one before it",
+          self.layer_decay...);
+    visit(g, "momentum", "SGD momentum", self.momentum...);
+    visit(g, "nesterov", "Nesterov momentum for SGD", self.nesterov...);
+    visit(g, "opt-betas", "Adam/AdamW betas", self.opt_betas...);
+    visit(g, "opt-eps", "Adam/AdamW epsilon", self.opt_eps...);
+    visit(g, "weight-decay", "Weight decay; decoupled for adamw, added to the gradient for other optimizers",
+          self.weight_decay...);
+    visit(g, "decay-all", "Apply weight decay to biases and norms, too", self.decay_all...);
+    visit(g, "clip-grad", "Clip gradient norm over all parameters (0: no clipping)", self.clip_grad...);
+    visit(g, "sched", "Learning rate schedule: cosine, step or constant", self.sched...);
+    visit(g, "sched-on-updates", "Update the learning rate at every step instead of every epoch",
           self.sched_on_updates...);
-    visit(g, "min-lr", "Where cosine ends", self.min_lr...);
-    visit(g, "warmup-epochs", "From `warmup-lr` up to `lr` in a line", self.warmup_epochs...);
-    visit(g, "warmup-lr", "Where the warm-up begins", self.warmup_lr...);
-    visit(g, "decay-epochs", "Of step: how long a rate stays", self.decay_epochs...);
-    visit(g, "decay-rate", "Of step: what it is multiplied by", self.decay_rate...);
-    visit(g, "lp-epochs", "Of lp-ft: epochs of linear probing, counted in `epochs`; auto: half",
-          self.lp_epochs...);
-    visit(g, "lp-lr", "Of lp-ft: rate while probing; auto: `lr`", self.lp_lr...);
-    visit(g, "smoothing", "Of labels", self.smoothing...);
-    visit(g, "mixup", "Alpha of mixup; 0: none", self.mixup...);
-    visit(g, "cutmix", "Alpha of cutmix; 0: none", self.cutmix...);
-    visit(g, "mixup-prob", "Probability that a batch is mixed", self.mixup_prob...);
-    visit(g, "mixup-switch-prob", "Of cutmix, where both are on", self.mixup_switch_prob...);
-    visit(g, "model-ema", "Average the weights over steps; the average is what is evaluated and kept",
+    visit(g, "min-lr", "Final learning rate of the cosine schedule", self.min_lr...);
+    visit(g, "warmup-epochs", "Epochs of linear warm-up from `warmup-lr` to `lr`", self.warmup_epochs...);
+    visit(g, "warmup-lr", "Initial learning rate of the warm-up", self.warmup_lr...);
+    visit(g, "decay-epochs", "Epochs between decays of the step schedule", self.decay_epochs...);
+    visit(g, "decay-rate", "Learning rate factor of the step schedule", self.decay_rate...);
+    visit(g, "lp-epochs", "lp-ft: epochs of linear probing, out of `epochs` (auto: half)", self.lp_epochs...);
+    visit(g, "lp-lr", "lp-ft: learning rate of linear probing (auto: `lr`)", self.lp_lr...);
+    visit(g, "smoothing", "Label smoothing", self.smoothing...);
+    visit(g, "mixup", "Mixup alpha (0: no mixup)", self.mixup...);
+    visit(g, "cutmix", "CutMix alpha (0: no CutMix)", self.cutmix...);
+    visit(g, "mixup-prob", "Probability of mixup or CutMix for a batch", self.mixup_prob...);
+    visit(g, "mixup-switch-prob", "Probability of CutMix instead of mixup if both are enabled",
+          self.mixup_switch_prob...);
+    visit(g, "model-ema", "Track the exponential moving average of the weights, and evaluate and keep it",
           self.model_ema...);
-    visit(g, "model-ema-decay", "How much of the average stays at each step", self.model_ema_decay...);
-    visit(g, "patience", "Stop after so many epochs without a better one on selection data; 0: never",
+    visit(g, "model-ema-decay", "Decay factor of the moving average of the weights", self.model_ema_decay...);
+    visit(g, "patience", "Stop after this many epochs without improvement on selection data (0: never)",
           self.patience...);
-    g = "Pictures";
-    visit(g, "no-aug", "Train on the pictures as evaluation sees them", self.no_aug...);
-    visit(g, "crop-scale",
-          "Of random crops: share of the area (timm's `scale`, which is a method's word here)",
+    g = "Images";
+    visit(g, "no-aug", "Disable all training augmentation", self.no_aug...);
+    visit(g, "crop-scale", "Random resized crop: range of the area fraction (--scale in timm)",
           self.crop_scale...);
-    visit(g, "crop-ratio", "Of random crops: width / height", self.crop_ratio...);
+    visit(g, "crop-ratio", "Random resized crop: range of the aspect ratio (--ratio in timm)",
+          self.crop_ratio...);
     visit(g, "hflip", "Probability of a horizontal flip", self.hflip...);
-    visit(g, "color-jitter",
-          "Strengths of brightness, contrast, saturation and hue; one number: of the first three",
-          self.color_jitter...);
-    visit(g, "rand-augment", "Number of operations and magnitude (0 to 30): 2,9", self.rand_augment...);
-    visit(g, "interpolation", "bicubic or bilinear; auto: the checkpoint's own, or bicubic",
+    visit(
+        g, "color-jitter",
+        "Color jitter factors for brightness, contrast, saturation and hue; one number sets the first three",
+        self.color_jitter...);
+    visit(g, "rand-augment", "RandAugment: number of operations and magnitude (0 to 30), such as 2,9",
+          self.rand_augment...);
+    visit(g, "interpolation",
+          "Interpolation for resizing: bicubic or bilinear (auto: the checkpoint's own, or bicubic)",
           self.interpolation...);
     visit(g, "crop-pct",
-          "Of evaluation: part of the resized shorter side that is kept; auto: the checkpoint's own, 1 for "
-          "CLIP, 0.875 for others",
+          "Center crop fraction for evaluation (auto: the checkpoint's own, 1 for CLIP, 0.875 for other "
+          "models)",
           self.crop_pct...);
-    visit(g, "mean",
-          "Of the pixels in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
-          self.mean...);
+    visit(
+        g, "mean",
+        "Mean pixel value in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
+        self.mean...);
     visit(g, "std",
-          "Of the pixels in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
+          "Standard deviation of the pixels in 0..1, one number or three; default: the checkpoint's own, "
+          "CLIP's or ImageNet's",
           self.std...);
-    visit(g, "train-decode", "fast (DCT scaling) or exact (Pillow's pixels)", self.train_decode...);
-    visit(g, "decode", "The same for all other pictures", self.decode...);
+    visit(g, "train-decode", "Image decoding for training: fast (DCT scaling) or exact (Pillow's pixels)",
+          self.train_decode...);
+    visit(g, "decode",
+          "Image decoding for evaluation and radius data: exact (Pillow's pixels) or fast (DCT scaling)",
+          self.decode...);
     g = "Machine";
-    visit(g, "seed", "Of a fresh head, of the order and the augmentation of pictures", self.seed...);
-    visit(g, "device", "auto (cuda if there is one), cpu, cuda or cuda:N", self.device...);
-    visit(g, "amp", "Compute in bf16 where that is safe; weights stay fp32", self.amp...);
-    visit(g, "channels-last", "Pictures and convolutions as NHWC; auto: on for ResNets",
+    visit(g, "seed", "Random seed of a fresh head, and of the order and augmentation of images",
+          self.seed...);
+    visit(g, "device", "Device: cpu, cuda or cuda:N (auto: cuda if available)", self.device...);
+    visit(g, "amp", "Use AMP: compute in bf16 where that is safe; weights stay fp32", self.amp...);
+    visit(g, "channels-last", "Use channels_last (NHWC) memory layout (auto: on for ResNets)",
           self.channels_last...);
-    visit(g, "cuda-graph", "Record the step once and replay it, on CUDA", self.cuda_graph...);
-    visit(g, "deterministic", "On CUDA, only kernels that give the same bits each time; the CPU's always do",
+    visit(g, "cuda-graph", "On CUDA, capture the step in a CUDA graph and replay it", self.cuda_graph...);
+    visit(g, "deterministic", "On CUDA, use only deterministic kernels; those of the CPU always are",
           self.deterministic...);
-    visit(g, "workers", "Threads that read and decode; 0: one for each core", self.workers...);
-    visit(g, "max-pixels", "Refuse pictures that claim more", self.max_pixels...);
-    visit(g, "on-bad-image", "A picture that cannot be read: error, or skip", self.on_bad_image...);
-    visit(g, "cache", "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not", self.cache...);
+    visit(g, "workers", "Data loading threads (0: one per core)", self.workers...);
+    visit(g, "max-pixels", "Refuse images with more pixels than this", self.max_pixels...);
+    visit(g, "on-bad-image", "On an unreadable image: error or skip", self.on_bad_image...);
+    visit(g, "cache", "Cache decoded images in memory, up to this size: 4GB, 500MiB (0: no cache)",
+          self.cache...);
     g = "Run";
-    visit(g, "on-nan", "A loss that is not finite: error, or skip the step and count it", self.on_nan...);
+    visit(g, "on-nan", "On a loss that is not finite: error, or skip the step and count it", self.on_nan...);
     visit(g, "checkpoint-every",
-          "Steps between checkpoints to resume from, beside one at each epoch; 0: only those",
+          "Steps between checkpoints to resume from, in addition to one per epoch (0: none)",
           self.checkpoint_every...);
-    visit(g, "log-every", "Steps between lines of the log", self.log_every...);
-    visit(g, "output", "The run folder to write, new or empty", self.output...);
+    visit(g, "log-every", "Steps between log lines", self.log_every...);
+    visit(g, "output", "Run folder to write, new or empty", self.output...);
   }
 };
 
