@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDENS = ROOT / "tests" / "models" / "goldens"
+GOLDENS = ROOT / "tests" / "weights" / "goldens"
 RESNET = "resnet:layers=1-1-1-1,width=4,block=basic,image_size=32"
 NAMES = ["tench", "goldfish", "great white shark", "tiger shark", "hammerhead", "electric ray", "stingray", "cock"]
 
