@@ -184,34 +184,36 @@ void add_rival(CLI::App& app, std::string& path, const std::string& name) {
 }
 
 Run configure_bench(CLI::App& app) {
-  auto* io = app.add_subcommand("io", "merging two checkpoints, beside a plain copy and beside Python");
+  auto* io = app.add_subcommand("io", "merge two checkpoints, compared with a plain copy and with Python");
   auto io_args = std::make_shared<IoArguments>();
-  io->add_option("--folder", io_args->folder, "A folder to put the files in; they are removed in the end");
+  io->add_option("--folder", io_args->folder, "Folder for temporary files, which are removed afterwards");
   io->add_option("--gigabytes", io_args->gigabytes, "Size of each checkpoint")
       ->check(CLI::Range(0.001, 1000.0));
-  io->add_option("--repeats", io_args->repeats, "Runs to take the median of")->check(CLI::Range(1, 1000));
+  io->add_option("--repeats", io_args->repeats, "Number of repetitions for the median")
+      ->check(CLI::Range(1, 1000));
   io->add_option("--python", io_args->python,
-                 "A Python with torch and safetensors, to run the rival; default: none");
+                 "Python interpreter with torch and safetensors, to run the rival; default: no rival");
   add_rival(*io, io_args->rival, "io.py");
-  io->add_flag("--json", io_args->json, "For a program to read");
+  io->add_flag("--json", io_args->json, "Print JSON");
 
-  auto* loader = app.add_subcommand("loader", "batches of JPEGs, beside Pillow and torchvision");
+  auto* loader = app.add_subcommand("loader", "load batches of JPEGs, compared with Pillow and torchvision");
   const Run run_loader = configure_bench_loader(*loader);
 
-  auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
+  auto* projection =
+      app.add_subcommand("projection", "measure and project all tensors of a model, compared with ATen");
   auto args = std::make_shared<ProjectionArguments>();
-  projection->add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
+  projection->add_option("--device", args->device, "Device: cpu or cuda (auto: cuda if available)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  projection->add_option("--model-like", args->model, "Whose shapes")
+  projection->add_option("--model-like", args->model, "Model whose shapes are used")
       ->check(CLI::IsMember(benchmarks::model_names()));
-  projection->add_option("--dtype", args->dtype, "Type of the weights")
+  projection->add_option("--dtype", args->dtype, "Data type of the weights")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  projection->add_option("--repeats", args->repeats, "Runs to take the median of")
+  projection->add_option("--repeats", args->repeats, "Number of repetitions for the median")
       ->check(CLI::Range(1, 100000));
-  projection->add_flag("--json", args->json, "For a program to read");
+  projection->add_flag("--json", args->json, "Print JSON");
 
   auto* step = app.add_subcommand(
-      "step", "a training step of a model and of every method, and an inference batch, beside PyTorch");
+      "step", "training steps of a model and of every method, and inference, compared with PyTorch");
   const Run run_step = configure_bench_step(*step);
 
   app.require_subcommand(1);

@@ -107,18 +107,18 @@ void print(const LoaderBenchOptions& options, const LoaderReport& report) {
 Run configure_bench_loader(CLI::App& app) {
   auto args = std::make_shared<LoaderBenchArguments>();
   auto& options = args->options;
-  app.add_option("--images", options.images, "JPEGs to make, of 500×375 pixels")
+  app.add_option("--images", options.images, "Number of JPEGs to make, of 500×375 pixels")
       ->check(CLI::Range(10, 1 << 20));
-  app.add_option("--quality", options.quality, "Of the JPEGs")->check(CLI::Range(1, 100));
-  app.add_option("--size", options.image_size, "Pixels of what the model sees, each way")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("-b,--batch-size", options.batch_size, "Images of a batch")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--quality", options.quality, "JPEG quality")->check(CLI::Range(1, 100));
+  app.add_option("--size", options.image_size, "Input image size")->check(CLI::Range(1, 4096));
+  app.add_option("-b,--batch-size", options.batch_size, "Batch size")->check(CLI::Range(1, 1 << 20));
   app.add_option("--repeats", options.repeats, "Passes over the images")->check(CLI::Range(1, 1000));
-  app.add_option("--folder", args->folder, "A folder to put the files in; they are removed in the end");
-  app.add_option("--python", options.python,
-                 "A Python with torch, torchvision and Pillow, to run the rival; default: none");
+  app.add_option("--folder", args->folder, "Folder for temporary files, which are removed afterwards");
+  app.add_option(
+      "--python", options.python,
+      "Python interpreter with torch, torchvision and Pillow, to run the rival; default: no rival");
   add_rival(app, args->rival, "loader.py");
-  app.add_flag("--json", args->json, "For a program to read");
+  app.add_flag("--json", args->json, "Print JSON");
   return [args] {
     auto options = args->options;
     options.folder = args->folder;

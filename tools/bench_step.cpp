@@ -427,51 +427,54 @@ std::vector<std::string> method_names() {
 Run configure_bench_step(CLI::App& app) {
   auto args = std::make_shared<StepArguments>();
   app.add_option("--model", args->model,
-                 "A name of 'tpgm list models', with sizes behind a colon: resnet18:image_size=64, "
+                 "Name of a model in 'tpgm list models', with sizes after a colon: resnet18:image_size=64, "
                  "vit-l-16:recompute=true")
       ->check(parses(parse_model));
-  app.add_option("-b,--batch-size", args->batch_size, "Images of a step")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
+  app.add_option("-b,--batch-size", args->batch_size, "Batch size")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--device", args->device, "Device: cpu or cuda (auto: cuda if available)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  add_switch(app, "amp", args->amp,
-             "Compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
-             "In float32");
+  add_switch(
+      app, "amp", args->amp,
+      "Use AMP: compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
+      "Compute in float32");
   add_switch(app, "channels-last", args->channels_last,
-             "Images and convolutions as NHWC; default: on for ResNets, off for ViTs", "As NCHW");
+             "Use channels_last (NHWC) memory layout; default: on for ResNets, off for ViTs",
+             "Use NCHW memory layout");
   app.add_flag_callback(
       "--no-cuda-graph", [args] { args->cuda_graph = false; },
-      "Launch every kernel of our steps by itself, on cuda");
-  app.add_option("--classes,--num-classes", args->classes, "Of the head")->check(CLI::Range(1, 1 << 24));
+      "On cuda, launch the kernels of our steps one by one instead of replaying a CUDA graph");
+  app.add_option("--classes,--num-classes", args->classes, "Number of classes")
+      ->check(CLI::Range(1, 1 << 24));
   app.add_option("--repeats", args->repeats,
-                 "Steps to take the median of; default: 5, on cuda or with --compare 20")
+                 "Number of steps for the median; default: 5, on cuda or with --compare 20")
       ->check(CLI::Range(1, 100000));
-  app.add_option(
-         "--warmup", args->warmup,
-         "Steps before that do not count; default: 2, on cuda 10 and then as many as 2 s take. On cuda at "
-         "least 6, after which steps are replayed")
+  app.add_option("--warmup", args->warmup,
+                 "Warm-up steps; default: 2, on cuda 10 and as many as 2 s take. On cuda at least 6, after "
+                 "which steps are replayed")
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,
-      "A Python with torch, safetensors and the model's library (torchvision for ResNets, timm too "
-      "for ViTs, open_clip_torch for CLIP), to run the rival; default: none");
+      "Python interpreter with torch, safetensors and the model's library (torchvision for ResNets, timm too "
+      "for ViTs, open_clip_torch for CLIP), to run the rival; default: no rival");
   add_rival(app, args->rival, "step.py");
   add_switch(app, "compile", args->compile,
-             "Measure torch.compile of the rival's model too; default: with --compare", "Only eager");
+             "Also measure torch.compile of the rival's model; default: with --compare",
+             "Measure only eager mode");
   app.add_flag(
       "--compare", args->compare,
-      "Training steps alone, of the rival, of plain fine-tuning and of each method: time, memory, loss");
+      "Compare training steps of the rival, of plain fine-tuning and of each method: time, memory, loss");
   auto* chosen =
       app.add_option("--methods", args->methods,
-                     "Of --compare, separated by commas; tpgm (MARS norm, a radius step in every step) "
-                     "has two rows, with a radius batch of a quarter of the images and of all")
+                     "Methods for --compare, separated by commas; tpgm (MARS norm, a radius step in every "
+                     "step) has two rows: radius batches of a quarter of the batch size and of the same size")
           ->delimiter(',')
           ->default_str("l2-sp,mars-sp,spd,ftp,tpgm")
           ->check(CLI::IsMember(method_names()));
   app.add_option("--profile", args->profile,
-                 "Only --warmup steps of this method (ft: plain) and one that ncu --profile-from-start off "
-                 "sees; see benchmarks/kernels.py")
+                 "Profile this method (ft: plain): run only --warmup steps and one more, which ncu "
+                 "--profile-from-start off sees; see benchmarks/kernels.py")
       ->check(CLI::IsMember(method_names()));
-  app.add_flag("--json", args->json, "For a program to read");
+  app.add_flag("--json", args->json, "Print JSON");
   return [args, chosen] {
     args->device = find_device(args->device).is_cuda() ? "cuda" : "cpu";
     return bench_step(*args, chosen->count() > 0);

@@ -143,18 +143,17 @@ int convert(const Arguments& args) {
 
 Run configure_convert(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("IN", args->input, "The checkpoint: a file or a folder, of any format")->required();
+  app.add_option("IN", args->input, "Checkpoint: a file or folder of any format")->required();
   app.add_option("-o,--output", args->output,
-                 "What to write: a .safetensors file, or a folder for model.safetensors")
+                 "Output: a .safetensors file, or a folder for model.safetensors")
       ->required();
-  app.add_option(
-         "--dtype", args->dtype,
-         "Type for floating-point tensors: fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2; default: as they are")
+  app.add_option("--dtype", args->dtype,
+                 "Data type of floating-point tensors: fp64, fp32, fp16, bf16, fp8_e4m3, fp8_e5m2; default: "
+                 "as they are")
       ->check(parses([](const std::string& text) { parse_dtype(text); }));
   app.add_option("--rename", args->renames,
-                 "FROM=TO: rename tensors; a * on the right is what the * on the "
-                 "left stood for; may be "
-                 "repeated, in order")
+                 "FROM=TO: rename tensors; a * in TO stands for what the * in FROM matched; may be repeated, "
+                 "applied in order")
       ->allow_extra_args(false)
       ->check(parses(parse_pair));
   app.add_option("--only", args->only,
@@ -163,22 +162,20 @@ Run configure_convert(CLI::App& app) {
   app.add_option("--exclude", args->exclude, "GLOB: tensors to leave out, before renaming; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--key", args->key,
-                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
+                 "Entry of a nested checkpoint to read, such as state_dict_ema; default: the usual ones");
   app.add_option("--shard-size", args->shard_size,
-                 "Write files of at most this size (5GB) and an index; default: one file")
+                 "Write shards of at most this size (5GB) and an index; default: one file")
       ->check(parses(parse_bytes));
   app.add_option("--to", args->to,
-                 "Write the whole model in the names and shapes of tpgm, openai (open_clip's too), hf, "
-                 "torchvision or "
-                 "timm; default: names as they are")
+                 "Layout to write the whole model in: tpgm, openai (also open_clip's), hf, torchvision or "
+                 "timm; default: names unchanged")
       ->check(parses(parse_layout));
   app.add_option("--model", args->model,
-                 "With --to: the model, as 'tpgm list models' calls it, with sizes that the checkpoint does "
-                 "not show; "
-                 "default: as the checkpoint says")
+                 "With --to: name of a model in 'tpgm list models', with sizes that the checkpoint does not "
+                 "show; default: as the checkpoint says")
       ->check(parses(parse_model));
   app.add_flag("--keep-prefix", args->keep_prefix,
-               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
+               "Keep a prefix 'module.', '_orig_mod.' or 'backbone.' that all names share");
   return [args] { return convert(*args); };
 }
 

@@ -197,20 +197,20 @@ int check(const Arguments& args) {
 Run configure_data_check(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("data_dir", args->where,
-                 "A folder of class folders, of lists or of tars; a list; a tar, or a pattern such as "
-                 "'train-{000..146}.tar'")
+                 "Data set: a folder of class folders, of lists or of tars; a list; a tar, or a pattern such "
+                 "as 'train-{000..146}.tar'")
       ->required();
   app.add_option("--domains", args->domains,
-                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
+                 "Domains with all their splits, or single splits of them (real,sketch/test); default: all")
       ->delimiter(',');
   app.add_option("--class-list", args->class_list,
-                 "The classes in order, one a line, or a folder of class folders: others are an error; "
-                 "default: as the data has them");
-  app.add_flag("--per-class", args->per_class, "Count the pictures of each class in each part");
-  app.add_option("--max-pixels", args->max_pixels, "A picture that claims more is unreadable")
+                 "Classes in order: a file with one per line, or a folder of class folders; other classes "
+                 "are an error; default: the data's");
+  app.add_flag("--per-class", args->per_class, "Count the images of each class in each part");
+  app.add_option("--max-pixels", args->max_pixels, "Images with more pixels than this count as unreadable")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_flag("--json", args->json, "For a program to read; lists every problem");
-  app.footer("Exit status 1 if a picture cannot be read or is in two parts, or labels leave gaps.");
+  app.add_flag("--json", args->json, "Print JSON, with every problem");
+  app.footer("Exit status 1 if an image cannot be read or is in two parts, or if labels have gaps.");
   return [args] { return check(*args); };
 }
 

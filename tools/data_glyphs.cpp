@@ -141,13 +141,13 @@ int data_glyphs(const Arguments& args) {
 
 Run configure_data_glyphs(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("-o,--output", args->output, "The folder to write, new or empty");
+  app.add_option("-o,--output", args->output, "Output folder, new or empty");
   app.add_option("--format", args->format,
-                 "folders: a PNG for each picture, in pretrain/DOMAIN/CLASS and task/SPLIT/DOMAIN/CLASS; "
-                 "shards: the same in tar files")
+                 "folders: one PNG per image, in pretrain/DOMAIN/CLASS and task/SPLIT/DOMAIN/CLASS; shards: "
+                 "the same in tar files")
       ->check(CLI::IsMember({"folders", "shards"}));
   app.add_option("--sheet", args->sheet,
-                 "Contact sheets to write, one for each domain: FILE.png becomes FILE-sans.png and so on");
+                 "Contact sheets to write, one per domain: FILE.png becomes FILE-sans.png and so on");
   return [args] { return data_glyphs(*args); };
 }
 

@@ -38,15 +38,15 @@ int shards(const Arguments& args) {
 
 Run configure_data_shards(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("data_dir", args->where, "A data set, as 'tpgm data check' takes it")->required();
-  app.add_option("-o,--output", args->output, "The folder to make: PART-000000.tar and on, and classes.txt")
+  app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
+  app.add_option("-o,--output", args->output, "Output folder: PART-000000.tar …, and classes.txt")
       ->required();
   app.add_option("--domains", args->domains,
-                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
+                 "Domains with all their splits, or single splits of them (real,sketch/test); default: all")
       ->delimiter(',');
-  app.add_option("--shard-size", args->shard_size, "Begin a new tar at this size: 1GB, 512MiB")
+  app.add_option("--shard-size", args->shard_size, "Size at which a new tar begins: 1GB, 512MiB")
       ->check(parses(parse_bytes));
-  app.add_option("--max-pixels", args->max_pixels, "A picture that claims more is an error")
+  app.add_option("--max-pixels", args->max_pixels, "Images with more pixels than this are an error")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   return [args] { return shards(*args); };
 }

@@ -128,24 +128,26 @@ int split_data(Arguments args) {
 
 Run configure_data_split(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("data_dir", args->where, "A data set, as 'tpgm data check' takes it")->required();
+  app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
   app.add_option("-o,--output", args->output,
-                 "The folder to make, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the "
-                 "other parts as they are, and classes.txt")
+                 "Output folder, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the other "
+                 "parts unchanged, and classes.txt")
       ->required();
-  app.add_option("--train", args->train, "The part to split, such as real; default: the only one");
+  app.add_option("--train", args->train, "Part to split, such as real; default: the only one");
   app.add_option("--fraction", args->fraction,
-                 "Share of each class that is used at all; the paper's small setting is 0.1");
-  app.add_option("--radius", args->radius, "Share of those to learn radii on")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--selection", args->selection, "Share of those to choose checkpoints and settings by")
+                 "Fraction of each class to use; the paper's small setting is 0.1");
+  app.add_option("--radius", args->radius, "Fraction of those images for learning radii")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--test", args->test, "Share of those to test on, where there is no test data")
+  app.add_option("--selection", args->selection,
+                 "Fraction of those images for selecting checkpoints and settings")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--seed", args->seed, "Another seed, another split");
-  app.add_flag("--content", args->content, "Compare contents too, not paths alone: reads every picture");
+  app.add_option("--test", args->test, "Fraction of those images for testing, if there is no test split")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", args->seed, "Random seed of the split");
+  app.add_flag("--content", args->content, "Compare file contents, too, not only paths; reads every image");
   app.footer(
-      "Every class keeps its shares. A picture that would be in two sets, or is in another part of the data, "
-      "is an error.");
+      "Every class is split in the same fractions. An image that would be in two sets, or is in another part "
+      "of the data, is an error.");
   return [args] { return split_data(*args); };
 }
 

@@ -83,11 +83,11 @@ int demo(const Arguments& args) {
 Run configure_demo(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("-o,--output", args->output,
-                 "The folder of the runs and of report.html; what is there already is not made again");
-  app.add_option("--seeds", args->seeds, "Runs of each method; of several the table has mean (std)")
+                 "Output folder for the runs and report.html; finished runs in it are not repeated");
+  app.add_option("--seeds", args->seeds, "Number of seeds per method; with several the table has mean (std)")
       ->check(CLI::Range(1, 100));
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N");
-  app.add_option("-j,--jobs", args->jobs, "Runs side by side; 0: one for each core, at most 8")
+  app.add_option("--device", args->device, "Device: cpu, cuda or cuda:N (auto: cuda if available)");
+  app.add_option("-j,--jobs", args->jobs, "Number of parallel runs (0: one per core, at most 8)")
       ->check(CLI::Range(0, 1024));
   return [args] { return demo(*args); };
 }

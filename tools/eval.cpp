@@ -405,38 +405,34 @@ int eval(const Arguments& args) {
 
 Run configure_eval(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option(
-         "CHECKPOINT", args->checkpoints,
-         "Run folders, whose recipes say what to test on, or any checkpoints: files or folders of any "
-         "layout, or script:FILE; NAME=PATH names the row. Changes are relative to the first")
+  app.add_option("CHECKPOINT", args->checkpoints,
+                 "Run folders, whose recipes say what to test on, or checkpoints: files or folders of any "
+                 "layout, or script:FILE; NAME=PATH names the row. Changes are relative to the first row")
       ->required();
   auto& flags = args->flags;
-  flags.add(
-      app, "--data-dir",
-      "The data set, as 'tpgm data check' takes it; default: as the recipes of runs say, the first run's for "
-      "other checkpoints");
-  flags.add(
-      app, "--test",
-      "Domains to test on, or DOMAIN/SPLIT; NAME=PATH: another data set, relative to --data-dir; default: "
-      "the run's");
-  flags.add(app, "--train", "Test on the test of this domain too, or on what a run with it holds out");
+  flags.add(app, "--data-dir",
+            "Data set, as for 'tpgm data check'; default: from the recipe of each run, for other checkpoints "
+            "from the first run's");
+  flags.add(app, "--test",
+            "Domains to test on, or DOMAIN/SPLIT; NAME=PATH adds another data set, relative to --data-dir; "
+            "default: the run's");
+  flags.add(app, "--train", "Also test on the test split of this domain, or on what a run with it holds out");
   flags.add(app, "--id");
   flags.add(app, "--test-fraction");
   flags.add(app, "--classes");
-  flags.add(
-      app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
+  flags.add(app, "--class-list",
+            "Classes of the head in order: a file with one folder name per line, or a folder of class "
+            "folders; default: as the checkpoint says, else the data's");
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
+  app.add_option("--head", args->head, "Head made by 'tpgm zeroshot', for checkpoints without one");
   flags.add_pictures(app);
-  flags.add(app, "-b,--batch-size", "Pictures at a time");
+  flags.add(app, "-b,--batch-size", "Batch size");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--top5", args->top5, "A second table: the right class is among the first five");
-  app.add_option("--csv", args->csv, "File to write: a line for each checkpoint and test, all digits");
-  app.add_option("--per-class", args->per_class, "CSV file to write: a line for each class");
-  app.add_flag("--json", args->json, "For a program to read, with top-5 and loss");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe");
+  app.add_flag("--top5", args->top5, "Also print top-5 accuracy, as a second table");
+  app.add_option("--csv", args->csv, "CSV file to write: one line per checkpoint and test, with all digits");
+  app.add_option("--per-class", args->per_class, "CSV file to write: one line per class");
+  app.add_flag("--json", args->json, "Print JSON, with top-5 accuracy and loss");
   return [args] { return eval(*args); };
 }
 

@@ -133,22 +133,22 @@ int inspect_one(const InspectArguments& args) {
 }
 
 void add_inspect_options(CLI::App& app, InspectArguments& args) {
-  app.add_option("A", args.a, "A checkpoint: a file or a folder, of any format")->required();
-  app.add_option("B", args.b, "Another, to measure the distance of its tensors from A's");
+  app.add_option("A", args.a, "Checkpoint: a file or folder of any format")->required();
+  app.add_option("B", args.b, "Second checkpoint, to measure the distance of its tensors from A's");
   app.add_option("--sort", args.sort,
-                 "Order of the tensors: file, name, size; of two checkpoints also l2, mars, relative, cosine "
-                 "(farthest first)")
+                 "Sort tensors by file, name, size; with two checkpoints also by l2, mars, relative, cosine "
+                 "(largest change first)")
       ->check(CLI::IsMember({"file", "name", "size", "l2", "mars", "relative", "cosine"}));
   app.add_option("--only", args.only, "GLOB: tensors to show; may be repeated; default: all")
       ->allow_extra_args(false);
   app.add_option("--exclude", args.exclude, "GLOB: tensors to leave out; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--key", args.key,
-                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
-  app.add_option("--plot", args.plot, "Also draw the distance by depth into this SVG file");
-  app.add_flag("--json", args.json, "For a program to read");
+                 "Entry of a nested checkpoint to read, such as state_dict_ema; default: the usual ones");
+  app.add_option("--plot", args.plot, "SVG file to write: the distance by depth");
+  app.add_flag("--json", args.json, "Print JSON");
   app.add_flag("--keep-prefix", args.keep_prefix,
-               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
+               "Keep a prefix 'module.', '_orig_mod.' or 'backbone.' that all names share");
 }
 
 }  // namespace tpgm::tools

@@ -153,7 +153,7 @@ Run configure_list(CLI::App& app) {
   app.add_option("what", options->what, "What to list: models, methods or recipes")
       ->required()
       ->check(CLI::IsMember({"models", "methods", "recipes"}));
-  app.add_flag("--json", options->json, "For a program to read");
+  app.add_flag("--json", options->json, "Print JSON");
   return [options] {
     const auto& what = options->what;
     if (options->json) {

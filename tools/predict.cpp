@@ -331,50 +331,47 @@ int predict(Arguments args) {
 
 Run configure_predict(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("--checkpoint", args->checkpoint, "The weights: a file or a folder, of any layout");
+  app.add_option("--checkpoint", args->checkpoint, "Checkpoint: a file or folder of any layout");
   app.add_option(
       "--model", args->model,
-      "The model, as 'tpgm list models' calls it, or script:FILE; default: as the checkpoint says");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot'; default: the checkpoint's own");
+      "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says");
+  app.add_option("--head", args->head, "Head made by 'tpgm zeroshot'; default: the checkpoint's own");
   app.add_option("--data-dir", args->where,
-                 "The pictures, as 'tpgm data check' takes them; those in one folder need no label")
+                 "Data set, as for 'tpgm data check', or a folder of images without labels")
       ->required();
   app.add_option("-o,--output", args->output,
-                 "The .safetensors file to write: logits (or features) [pictures, n] and labels [pictures]")
+                 "Output .safetensors file: logits (or features) [images, n] and labels [images]")
       ->required();
   app.add_option("--csv", args->csv,
-                 "Part, file, label and prediction of each row; default: the output's name with .csv");
+                 "CSV file to write: part, file, label and prediction of each row; default: the output's name with .csv");
   app.add_option("--domains", args->domains,
-                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
+                 "Domains with all their splits, or single splits of them (real,sketch/test); default: all")
       ->delimiter(',');
-  app.add_flag("--features", args->features, "What the head sees, in place of logits; needs no head");
+  app.add_flag("--features", args->features, "Write features (the input of the head) instead of logits; needs no head");
   app.add_option(
          "--classes", args->classes,
          "Score over all classes of the head, or over the subset that occurs in the part (ImageNet-A, -R)")
       ->check(CLI::IsMember({"all", "subset"}));
   app.add_option("--class-list", args->class_list,
-                 "The head's classes in order: folder names, one a line, or a folder of class folders; "
-                 "default: the data's");
-  app.add_option("--decode", args->decode, "exact (Pillow's pixels) or fast (DCT scaling)")
+                 "Classes of the head in order: a file with one folder name per line, or a folder of class folders; default: the data's");
+  app.add_option("--decode", args->decode, "Image decoding: exact (Pillow's pixels) or fast (DCT scaling)")
       ->check(parses_as<Decode>());
-  args->interpolation_flag = app.add_option("--interpolation", args->interpolation, "bicubic or bilinear")
+  args->interpolation_flag = app.add_option("--interpolation", args->interpolation, "Interpolation for resizing: bicubic or bilinear")
                                  ->check(parses_as<Interpolation>());
   app.add_option("--crop-pct", args->crop_pct,
-                 "Part of the resized picture's shorter side that is kept; default: the checkpoint's own, 1 "
-                 "for CLIP, "
-                 "0.875 for others")
+                 "Center crop fraction; default: the checkpoint's own, 1 for CLIP, 0.875 for other models")
       ->check(CLI::Range(0.01, 100.0));
   app.add_option("--mean", args->mean,
-                 "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
+                 "Mean pixel value in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
   app.add_option("--std", args->std,
-                 "Of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
+                 "Standard deviation of the pixels in 0..1; default: the checkpoint's own, CLIP's or ImageNet's")
       ->delimiter(',');
   args->loader.add_to(app);
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
+  app.add_option("--device", args->device, "Device: cpu, cuda or cuda:N (auto: cuda if available)")
       ->check(parses_as<std::optional<c10::Device>>());
-  app.add_flag("--amp", args->amp, "Compute in bf16 where that is safe");
-  app.add_flag("--json", args->json, "The summary for a program to read");
+  app.add_flag("--amp", args->amp, "Use AMP: compute in bf16 where that is safe");
+  app.add_flag("--json", args->json, "Print the summary as JSON");
   return [args] { return predict(*args); };
 }
 

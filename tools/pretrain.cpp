@@ -22,11 +22,11 @@ Run configure_pretrain(CLI::App& app) {
     bool dry_run = false, json = false;
   };
   auto args = std::make_shared<Arguments>();
-  app.add_option("-c,--config", args->config, "A recipe: TOML whose keys are these flags; flags beat it");
-  app.add_option("--resume", args->resume, "Go on with the run in this folder, bit for bit");
+  app.add_option("-c,--config", args->config, "Recipe: TOML file whose keys are these flags; flags override it");
+  app.add_option("--resume", args->resume, "Resume the run in this folder, bit-exactly");
   app.add_flag("--dry-run", args->dry_run,
-               "Print the effective recipe, the sizes of splits, steps and memory; train nothing");
-  app.add_flag("--json", args->json, "The result for a program to read");
+               "Print the effective recipe, the sizes of splits, steps and memory, without training");
+  app.add_flag("--json", args->json, "Print the result as JSON");
   args->flags.add_all(app, keys_with(Trait::kFineTuning));
   app.get_option("--lr")->default_str(kRate);
   return [args] {

@@ -487,54 +487,51 @@ int project(const Arguments& args) {
 Run configure_project(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   auto& flags = args->flags;
-  app.add_option("--anchor", args->anchor, "The pre-trained checkpoint: a file, folder or run, of any layout")
+  app.add_option("--anchor", args->anchor, "Pre-trained checkpoint: a file, folder or run of any layout")
       ->required();
-  app.add_option("--checkpoint", args->checkpoint, "The fine-tuned checkpoint, with its head")->required();
+  app.add_option("--checkpoint", args->checkpoint, "Fine-tuned checkpoint, with its head")->required();
   app.add_option("--radius-data", args->where,
-                 "Pictures that neither was trained on, as 'tpgm data check' takes them")
+                 "Data set of images that neither model was trained on, as for 'tpgm data check'")
       ->required();
-  app.add_option(
-         "-o,--output", args->output,
-         "The .safetensors file to write; of several --mu, OUT-mu=0.001.safetensors and so on, or with "
-         "{mu} where the value goes")
+  app.add_option("-o,--output", args->output,
+                 "Output .safetensors file; with several --mu, OUT-mu=0.001.safetensors and so on, or a name "
+                 "with {mu} in place of the value")
       ->required();
-  app.add_option(
-      "--part", args->part,
-      "Of the radius data: a domain, or DOMAIN/SPLIT; default: the only part, or one called radius, "
-      "or train");
+  app.add_option("--part", args->part,
+                 "Part of the radius data to use: a domain, or DOMAIN/SPLIT; default: the only part, or one "
+                 "called radius, or train");
   app.add_option("--mu", args->mu,
-                 "TPGM-C: weight of the squared radii in their loss; several (4e-3,1e-3,0) give a file each")
+                 "TPGM-C: weight of the squared radii in the radius loss; several values (4e-3,1e-3,0) give "
+                 "one file each")
       ->check(parses(parse_mu));
   app.add_option("--norm", args->norm, "Distance from the anchor: l2, mars or mars-max")
       ->check(parses(parse_word<Norm>));
-  app.add_option("--radius-steps", args->radius_steps, "Updates of the radii")
+  app.add_option("--radius-steps", args->radius_steps, "Number of radius steps")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--radius-lr", args->radius_lr, "Learning rate of the radii (Adam)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--radius-batch-size", args->radius_batch_size, "Pictures of an update")
+  app.add_option("--radius-batch-size", args->radius_batch_size, "Batch size of a radius step")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--init", args->init, "First radius: half of the distance, or eps (1e-8)")
+  app.add_option("--init", args->init, "Initial radius: half of the distance (half), or 1e-8 (eps)")
       ->check(parses(parse_word<RadiusInit>));
   app.add_option("--scale", args->scale,
                  "Learn the radius itself (absolute), or its ratio to the distance (relative)")
       ->check(parses(parse_word<RadiusScale>));
-  app.add_option("--tv", args->tv, "Weight of the ratios' total variation within a block")
+  app.add_option("--tv", args->tv, "Weight of the total variation of the ratios within a block")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--exclude", args->exclude,
-                 "GLOB: parameters to leave as they are in the fine-tuned one; may be repeated")
+  app.add_option("--exclude", args->exclude, "GLOB: parameters to keep as fine-tuned; may be repeated")
       ->allow_extra_args(false);
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
-  flags.add(
-      app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
-  flags.add(app, "--seed", "Of the order of the radius data");
+  app.add_option("--head", args->head, "Head made by 'tpgm zeroshot', for checkpoints without one");
+  flags.add(app, "--class-list",
+            "Classes of the head in order: a file with one folder name per line, or a folder of class "
+            "folders; default: as the checkpoint says, else the data's");
+  flags.add(app, "--seed", "Random seed of the order of the radius data");
   flags.add_pictures(app);
   flags.add(app, "--cache");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--json", args->json, "For a program to read, with the ratio of every tensor");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe");
+  app.add_flag("--json", args->json, "Print JSON, with the ratio of every tensor");
   return [args] { return project(*args); };
 }
 

@@ -29,16 +29,14 @@ Run configure_report(CLI::App& app) {
     std::string output, title = "Fine-tuning with and without TPGM";
   };
   auto args = std::make_shared<Arguments>();
-  app.add_option(
-         "RUN", args->runs,
-         "Run folders, or folders with runs at any depth, such as those of a sweep; runs that differ in "
-         "nothing but the seed are one row, unfinished ones are left out and named")
+  app.add_option("RUN", args->runs,
+                 "Run folders, or folders with runs at any depth, such as those of a sweep. Runs that differ "
+                 "only in the seed are one row; unfinished runs are left out and listed")
       ->required();
-  app.add_option(
-      "-o,--output", args->output,
-      "The page, FILE.html; tables (.md, .tex, .csv) and figures (.svg, .csv) go into the folder FILE "
-      "beside it, over what is there; default: report.html in the first RUN");
-  app.add_option("--title", args->title, "Of the page");
+  app.add_option("-o,--output", args->output,
+                 "Output page, FILE.html; tables (.md, .tex, .csv) and figures (.svg, .csv) are written to "
+                 "the folder FILE beside it, replacing existing ones; default: report.html in the first RUN");
+  app.add_option("--title", args->title, "Title of the page");
   return [args] {
     if (!args->output.empty() && fs::path(args->output).extension() != ".html")
       throw UsageError(fmt::format("--output writes HTML: name it *.html, not '{}'", args->output));

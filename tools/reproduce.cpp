@@ -178,33 +178,27 @@ int run_all(const Arguments& args) {
 Run configure_reproduce(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("tables", args->tables,
-                 "Tables, by a name of 'tpgm list recipes' or as folders with a paper.csv; a folder of such "
-                 "folders: all of them");
+                 "Tables: names in 'tpgm list recipes', or folders with a paper.csv; a folder of such folders stands for all of them");
   app.add_option(
       "-o,--output", args->output,
-      "A folder in which each table has one, with every run and table.md, table.tex and table.csv. "
-      "The same command goes on where it was stopped");
-  app.add_option("--rows", args->rows, "Only these, by recipe or label, and what they take from: ft,tpgm");
-  app.add_option("--seeds", args->seeds, "In the place of the recipes', for all rows that train: 0,1,2");
+      "Output folder, with a folder for each table that has its runs, table.md, table.tex and table.csv. The same command resumes where it was stopped");
+  app.add_option("--rows", args->rows, "Rows to run, by recipe or label: ft,tpgm; rows that they depend on run, too");
+  app.add_option("--seeds", args->seeds, "Random seeds for all rows that train, instead of the recipes': 0,1,2");
   app.add_option(
          "--scale", args->scale,
-         "The same plan, made small: this share of the pictures (--fraction, --test-fraction), of the "
-         "epochs (at least 1; of warm-up, probing, patience and --decay-epochs, too) and of radius steps "
-         "that come at the end. Options that are given stay as they are. Batches and rates are not "
-         "scaled")
+         "Scale down the plan: this fraction of the images (--fraction, --test-fraction), of the epochs (at least 1; also of warm-up, probing, patience and --decay-epochs) and of the radius steps at the end. Options given on the command line, batch sizes and learning rates are not scaled")
       ->check(CLI::Range(1e-9, 1.0));
   app.add_option("--recipes", args->recipes,
-                 "Where tables are looked for; default: ./recipes, then those that came with this program");
-  app.add_option("-j,--jobs", args->jobs, "Runs side by side")->check(CLI::Range(1, 1024));
+                 "Folder of tables; default: ./recipes, then the recipes installed with this program");
+  app.add_option("-j,--jobs", args->jobs, "Number of parallel runs")->check(CLI::Range(1, 1024));
   app.add_flag("--dry-run", args->dry_run,
-               "Only the plan: runs, steps and pictures of each row, and how long they take here, from a few "
-               "steps that are really made");
+               "Print the plan: runs, steps and images of each row, and how long they would take here, estimated from a few real steps");
   app.add_option("--measure", args->measure, "")->group("");  // for this program itself
-  app.add_flag("--json", args->json, "The tables for a program to read");
+  app.add_flag("--json", args->json, "Print the tables as JSON");
   // What the recipes alone decide: a method's own options would be refused by all other rows.
   args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
-      "These options beat the recipes', but --epochs leaves rows alone that do not train (epochs = 0).");
+      "These options override the recipes'. --epochs does not apply to rows that do not train (epochs = 0).");
   return [args] { return run_all(*args); };
 }
 

@@ -93,7 +93,7 @@ void SettingFlags::add_pictures(CLI::App& app) {
   for (const auto& key : keys_with(Trait::kImage)) {
     // The table's own help is about the other images of a run.
     add(app, fmt::format("{}--{}", key == "workers" ? "-j," : "", key),
-        key == "decode" ? "exact (Pillow's pixels) or fast (DCT scaling)" : "");
+        key == "decode" ? "Image decoding: exact (Pillow's pixels) or fast (DCT scaling)" : "");
   }
 }
 

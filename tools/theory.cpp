@@ -72,20 +72,20 @@ Run configure_theory(CLI::App& app) {
   };
   auto args = std::make_shared<Arguments>();
   auto& theory = args->theory;
-  app.add_option("--dims", theory.dims(), "Dimensions of the linear model");
-  app.add_option("--samples", theory.samples(), "Training points, fewer than dims");
-  app.add_option("--drift", theory.drift(),
-                 "Distance of the fine-tuned model from the pre-trained one outside of the "
-                 "training points' span");
-  app.add_option("--epsilon", theory.epsilons(), "Distances of the pre-trained model from the truth")
+  app.add_option("--dims", theory.dims(), "Dimension of the linear model");
+  app.add_option("--samples", theory.samples(), "Number of training points, fewer than --dims");
+  app.add_option(
+      "--drift", theory.drift(),
+      "Distance between the fine-tuned and the pre-trained model, outside the span of the training points");
+  app.add_option("--epsilon", theory.epsilons(), "Distances between the pre-trained and the true model")
       ->delimiter(',');
-  app.add_option("--draws", theory.draws(), "Problems for each epsilon");
-  app.add_option("--held-out", theory.held_out(), "Held-out points that α is learned on");
-  app.add_option("--test-points", theory.test_points(), "Points that losses are measured on");
-  app.add_option("--radius-steps", theory.radius_steps(), "Updates of the radius");
-  app.add_option("--seed", theory.seed(), "Seed of the draws");
-  app.add_flag("--json", args->json, "For a program to read");
-  app.add_option("--plot", args->plot, "Also draw α against ε into this SVG file");
+  app.add_option("--draws", theory.draws(), "Number of problems for each epsilon");
+  app.add_option("--held-out", theory.held_out(), "Number of held-out points on which α is learned");
+  app.add_option("--test-points", theory.test_points(), "Number of test points on which losses are measured");
+  app.add_option("--radius-steps", theory.radius_steps(), "Number of radius steps");
+  app.add_option("--seed", theory.seed(), "Random seed");
+  app.add_flag("--json", args->json, "Print JSON");
+  app.add_option("--plot", args->plot, "SVG file to write: α against ε");
   return [args] {
     const auto rows = benchmarks::check_theorem(args->theory);
     if (!args->plot.empty()) {

@@ -23,19 +23,21 @@ Run configure_train(CLI::App& app) {
     bool dry_run = false, json = false;
   };
   auto args = std::make_shared<Arguments>();
-  app.add_option("-c,--config", args->config, "A recipe: TOML whose keys are these flags; flags beat it");
-  app.add_option("--resume", args->resume, "Go on with the run in this folder, bit for bit");
+  app.add_option("-c,--config", args->config,
+                 "Recipe: TOML file whose keys are these flags; flags override it");
+  app.add_option("--resume", args->resume, "Resume the run in this folder, bit-exactly");
   app.add_flag("--dry-run", args->dry_run,
-               "Print the effective recipe, the sizes of splits, what is constrained, steps and memory; "
-               "train nothing");
+               "Print the effective recipe, the sizes of splits, the constrained tensors, steps and memory, "
+               "without training");
   app.add_option("--sweep", args->sweep,
-                 "KEY=VALUE,VALUE...: a run for each value; several times: for each combination. The best on "
-                 "selection data, for each method, is tested");
-  app.add_option("--seeds", args->seeds, "Each run once for each of these: 0,1,2; results are mean (std)");
+                 "KEY=VALUE,VALUE...: one run per value; may be repeated: one run per combination. For each "
+                 "method, the best on selection data is tested");
+  app.add_option("--seeds", args->seeds,
+                 "Random seeds: 0,1,2; every run is repeated with each, and results are mean (std)");
   app.add_option("-j,--jobs", args->jobs,
-                 "Runs of a sweep side by side; without a sweep the same as --workers; 0: one")
+                 "Number of parallel runs of a sweep (0: one); without a sweep, the same as --workers")
       ->check(CLI::Range(0, 1024));
-  app.add_flag("--json", args->json, "The result for a program to read");
+  app.add_flag("--json", args->json, "Print the result as JSON");
   args->flags.add_all(app);
   return [args] {
     auto settings = args->flags.given();

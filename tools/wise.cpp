@@ -142,28 +142,26 @@ int wise(const Arguments& args) {
 
 Run configure_wise(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("PRE", args->pretrained, "The pre-trained checkpoint (ratio 0): a file or a folder")
+  app.add_option("PRE", args->pretrained, "Pre-trained checkpoint (ratio 0): a file or folder")->required();
+  app.add_option("FT", args->finetuned, "Fine-tuned checkpoint (ratio 1)")->required();
+  app.add_option("-o,--output", args->output, "Output: a .safetensors file; for several ratios, a folder")
       ->required();
-  app.add_option("FT", args->finetuned, "The fine-tuned checkpoint (ratio 1)")->required();
-  app.add_option("-o,--output", args->output, "What to write: a .safetensors file; for a sweep, a folder")
-      ->required();
-  app.add_option("--ratio", args->ratio,
-                 "How far from PRE to FT: one ratio, several (0.1,0.5) or a sweep (0.1:0.9:0.1)")
-      ->check(parses(parse_ratios));
   app.add_option(
-         "--filter", args->filters,
-         "GLOB=RATIO: another ratio for the tensors that match; may be repeated, the last match counts")
+         "--ratio", args->ratio,
+         "Interpolation ratio from PRE (0) to FT (1): one, several (0.1,0.5) or a sweep (0.1:0.9:0.1)")
+      ->check(parses(parse_ratios));
+  app.add_option("--filter", args->filters,
+                 "GLOB=RATIO: another ratio for matching tensors; may be repeated, the last match applies")
       ->allow_extra_args(false)
       ->check(parses(parse_filter));
   app.add_option("--exclude", args->exclude,
-                 "GLOB: tensors to take from FT as they are (or to drop, if FT has "
-                 "none); may be repeated")
+                 "GLOB: tensors to copy from FT unchanged (or to drop, if FT has none); may be repeated")
       ->allow_extra_args(false);
   app.add_option("--shard-size", args->shard_size,
-                 "Write files of at most this size (5GB) and an index; default: one file")
+                 "Write shards of at most this size (5GB) and an index; default: one file")
       ->check(parses(parse_bytes));
   app.add_flag("--keep-prefix", args->keep_prefix,
-               "Keep 'module.', '_orig_mod.' or 'backbone.' before all names");
+               "Keep a prefix 'module.', '_orig_mod.' or 'backbone.' that all names share");
   return [args] { return wise(*args); };
 }
 

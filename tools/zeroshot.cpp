@@ -104,26 +104,23 @@ int zeroshot(const Arguments& args) {
 
 Run configure_zeroshot(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("--checkpoint", args->checkpoint, "CLIP, both towers: a file or a folder, of any layout")
+  app.add_option("--checkpoint", args->checkpoint, "CLIP checkpoint with both towers: a file or folder of any layout")
       ->required();
-  app.add_option("--classnames", args->classnames, "The classes: a file with one a line, JSON, or a data set")
+  app.add_option("--classnames", args->classnames, "Class names: a file with one per line, JSON, or a data set")
       ->required();
-  app.add_option("-o,--output", args->output, "The head to write: a .safetensors file")->required();
+  app.add_option("-o,--output", args->output, "Output head: a .safetensors file")->required();
   app.add_option("--model", args->model,
-                 "The model, as 'tpgm list models' calls it, with sizes that the checkpoint does not show "
-                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
+                 "Name of a model in 'tpgm list models', with sizes that the checkpoint does not show (clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
       ->check(parses(parse_model));
   app.add_option("--templates", args->templates,
-                 "A file with a sentence a line and {} for the class, or one sentence; default: those it was "
-                 "trained with, where it says so, or 'a photo of a {}.'");
+                 "Templates: a file with one sentence per line and {} for the class name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'");
   app.add_option(
       "--vocab", args->vocab,
-      "The vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or "
-      "their folder; default: beside the checkpoint, or bytes for a model of 514 tokens");
+      "Vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or their folder; default: the one beside the checkpoint, or bytes for a model with 514 tokens");
   app.add_option("--key", args->key,
-                 "Entry of a nested checkpoint to take, such as state_dict_ema; default: the usual ones");
-  app.add_option("-b,--batch-size", args->batch_size, "Sentences at a time");
-  app.add_option("--device", args->device, "auto (cuda if there is one), cpu, cuda or cuda:N")
+                 "Entry of a nested checkpoint to read, such as state_dict_ema; default: the usual ones");
+  app.add_option("-b,--batch-size", args->batch_size, "Batch size, in sentences");
+  app.add_option("--device", args->device, "Device: cpu, cuda or cuda:N (auto: cuda if available)")
       ->check(parses_as<std::optional<c10::Device>>());
   return [args] { return zeroshot(*args); };
 }

@@ -50,7 +50,7 @@ class Mistakes(DataCommand):
     def test_no_command(self):
         result = test_cli.tpgm(cwd=self.folder)
         self.assertEqual((result.returncode, result.stdout), (2, ""))
-        self.assertIn("the whole story on the built-in data", result.stderr)  # the list of commands
+        self.assertIn("compare all methods on the built-in data", result.stderr)  # the list of commands
         self.assertIn("Fine-tune", test_cli.tpgm("help").stdout)
         self.assertEqual(test_cli.tpgm("help", "wise").stdout, test_cli.tpgm("wise", "--help").stdout)
         self.assertIn("did you mean '--lr'? See tpgm train --help", self.answer(2, "train", "--learning_rate", "1"))

@@ -65,7 +65,7 @@ const torch::Device device = torch::kCPU;
   method->finish(radius_loss);            // wise, and tpgm with every = end, do their work here
 
   tpgm::save_safetensors(method->state_dict(), "method.safetensors");      // beside your weights and optimizer
-  method->load_state_dict(tpgm::load_state_dict("method.safetensors"));    // goes on bit for bit
+  method->load_state_dict(tpgm::load_state_dict("method.safetensors"));    // resumes bit-exactly
   // end
 }
 

@@ -13,7 +13,8 @@ RUN = {"sh", "python"}
 
 def pages():
     """All but docs/cli.md, which is made from --help."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("recipes/README.md"),
+    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tpgm" / "README.md",
+             ROOT / "tests" / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("recipes/README.md"),
              *ROOT.glob("examples/**/*.md")]
     return sorted(page for page in found if page != ROOT / "docs" / "cli.md")
 

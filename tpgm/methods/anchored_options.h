@@ -35,7 +35,7 @@ class AnchoredOptions {
                              const char* exclude_help = "parameters to leave unconstrained") {
     visit("exclude", self.exclude(), exclude_help);
     visit("anchor_storage", self.anchor_storage(),
-          "keep the anchor in the weights' type, in bf16, or on the host");
+          "where to keep the anchor: in the weights' type, in bf16, or in host memory");
   }
 
  private:

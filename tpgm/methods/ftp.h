@@ -25,10 +25,10 @@ struct FtpOptions : AnchoredOptions<FtpOptions> {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("norm", self.norm(), "distance from the anchor");
+    visit("norm", self.norm(), "norm of the distance from the anchor");
     visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");
-    visit("k", self.k(), "factor on gradients that shrink a radius, 0 to 1");
-    visit("mask", self.mask(), "leave rows inside their radius out of the gradient");
+    visit("k", self.k(), "factor on gradients that shrink a radius, 0 to 1; smaller values let radii grow");
+    visit("mask", self.mask(), "exclude rows inside their radius from the radius gradient");
     visit_anchored(self, visit);
   }
 };

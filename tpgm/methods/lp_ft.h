@@ -19,9 +19,9 @@ struct LpFtOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("head", self.head(), "the head's parameters, which always train");
+    visit("head", self.head(), "parameters of the head, which always train");
     visit("lp_steps", self.lp_steps(),
-          "steps of linear probing before fine-tuning starts; 0: the loop says when");
+          "steps of linear probing before fine-tuning starts; 0: the loop decides");
   }
 };
 

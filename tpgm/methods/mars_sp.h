@@ -18,8 +18,8 @@ struct MarsSpOptions : AnchoredOptions<MarsSpOptions> {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("radius", self.radius(), "the radius of every tensor");
-    visit("norm", self.norm(), "distance from the anchor");
+    visit("radius", self.radius(), "radius of every tensor");
+    visit("norm", self.norm(), "norm of the distance from the anchor");
     visit_anchored(self, visit);
   }
 };

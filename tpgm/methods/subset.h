@@ -21,7 +21,7 @@ struct SubsetOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("head", self.head(), "the head's parameters, which always train");
+    visit("head", self.head(), "parameters of the head, which always train");
   }
 };
 

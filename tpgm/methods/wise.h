@@ -17,8 +17,8 @@ struct WiseOptions : AnchoredOptions<WiseOptions> {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("ratio", self.ratio(), "0: the pre-trained model, 1: the fine-tuned one");
-    visit_anchored(self, visit, "parameters and buffers to leave as fine-tuned");
+    visit("ratio", self.ratio(), "interpolation ratio; 0: the pre-trained model, 1: the fine-tuned model");
+    visit_anchored(self, visit, "parameters and buffers to keep as fine-tuned");
   }
 };
 
