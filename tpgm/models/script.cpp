@@ -16,7 +16,7 @@
 namespace tpgm {
 namespace {
 
-constexpr const char* kCall = "ScriptBackbone";
+constexpr const char* kClass = "ScriptBackbone";
 
 // A module of the script, for those who set the modes of modules one by one.
 class Part : public torch::nn::Module {
@@ -67,12 +67,12 @@ std::vector<std::string> blocks_of(const std::vector<std::string>& names) {
 ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_size, int64_t channels)
     : path_(file), image_size_(image_size), channels_(channels) {
   std::error_code error;
-  TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kCall, "] '", file.string(),
+  TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kClass, "] '", file.string(),
               "' is no file; expected one saved with torch.jit.save");
   try {
     script_ = torch::jit::load(file.string(), at::kCPU);
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, "[", kCall, "] '", file.string(), "' is no TorchScript module (", first_line(failure),
+    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (", first_line(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
   std::vector<std::string> names;
@@ -83,7 +83,7 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
     names.push_back(item.name);
   }
   blocks_ = blocks_of(names);
-  TORCH_CHECK(!blocks_.empty(), "[", kCall, "] '", file.string(),
+  TORCH_CHECK(!blocks_.empty(), "[", kClass, "] '", file.string(),
               "' has no parameters, so there is nothing to tune: torch.jit.freeze makes them constants; save "
               "it before that");
   for (const auto& item : script_.named_buffers()) {
@@ -107,41 +107,41 @@ at::Tensor ScriptBackbone::run(const at::Tensor& images) {
     output = script_.forward({images});
   } catch (const std::exception& failure) {
     const std::string what = first_line(failure);
-    TORCH_CHECK(false, "[", kCall, "] '", path_.string(), "' fails on images ",
+    TORCH_CHECK(false, "[", kClass, "] '", path_.string(), "' fails on images ",
                 fmt::format("[{}]", fmt::join(images.sizes(), ",")), ": ", what,
                 what.find("CUDA") != std::string::npos
                     ? ""
                     : "; does it want other sizes? They go behind the file, "
                       "script:FILE:image_size=32,channels=1");
   }
-  TORCH_CHECK(output.isTensor(), "[", kCall, "] '", path_.string(), "' returns a ", output.tagKind(),
+  TORCH_CHECK(output.isTensor(), "[", kClass, "] '", path_.string(), "' returns a ", output.tagKind(),
               ", expected one tensor [batch, features]; wrap the module so that it returns only that");
   const at::Tensor features = output.toTensor();
   TORCH_CHECK(features.dim() == 2 && features.size(0) == images.size(0) && features.is_floating_point(), "[",
-              kCall, "] '", path_.string(), "' returns ", features.scalar_type(), " ",
+              kClass, "] '", path_.string(), "' returns ", features.scalar_type(), " ",
               fmt::format("[{}]", fmt::join(features.sizes(), ",")), " for ", images.size(0),
               " images, expected [batch, features]; pool or flatten inside the module");
   return features;
 }
 
 at::Tensor ScriptBackbone::features(const at::Tensor& images, const std::string& layer) {
-  TORCH_CHECK(layer.empty(), "[", kCall, "] a script has no layer '", layer,
+  TORCH_CHECK(layer.empty(), "[", kClass, "] a script has no layer '", layer,
               "' to take features of; only its output");
   return run(images);
 }
 
 int64_t ScriptBackbone::num_features(const std::string& layer) const {
-  TORCH_CHECK(layer.empty(), "[", kCall, "] a script has no layer '", layer,
+  TORCH_CHECK(layer.empty(), "[", kClass, "] a script has no layer '", layer,
               "' to take features of; only its output");
   return num_features_;
 }
 
 int64_t ScriptBackbone::multiply_adds() const {
-  TORCH_CHECK(false, "[", kCall, "] '", path_.string(), "': what a script computes cannot be counted");
+  TORCH_CHECK(false, "[", kClass, "] '", path_.string(), "': what a script computes cannot be counted");
 }
 
 void ScriptBackbone::reset_parameters() {
-  TORCH_CHECK(false, "[", kCall, "] '", path_.string(),
+  TORCH_CHECK(false, "[", kClass, "] '", path_.string(),
               "' cannot be drawn anew: its weights are in its file");
 }
 

@@ -71,7 +71,7 @@ void read_merge_list(std::string_view text, Vocabulary& vocabulary) {
 }
 
 // The text of a file, which `storage` holds if it was packed.
-std::string_view text_of(std::string_view file, std::string& storage) {
+std::string_view unpacked(std::string_view file, std::string& storage) {
   require(file.size() <= kMaxFile, "it has {} bytes, and a vocabulary at most {} MiB", file.size(),
           kMaxFile >> 20);
   if (!file.starts_with("\x1f\x8b")) return file;
@@ -106,7 +106,7 @@ fs::path beside(const fs::path& path, const char* name) {
 
 Vocabulary parse_vocabulary(std::string_view file) {
   std::string storage;
-  const std::string_view text = text_of(file, storage);
+  const std::string_view text = unpacked(file, storage);
   Vocabulary vocabulary;
   vocabulary.budget.add_file(file.size());
   text.starts_with('{') ? parse_vocabulary_json(text, vocabulary) : read_merge_list(text, vocabulary);
@@ -115,7 +115,7 @@ Vocabulary parse_vocabulary(std::string_view file) {
 
 void parse_merges(std::string_view file, Vocabulary& vocabulary) {
   std::string storage;
-  const std::string_view text = text_of(file, storage);
+  const std::string_view text = unpacked(file, storage);
   vocabulary.budget.add_file(file.size());
   read_merges(text, false, std::numeric_limits<size_t>::max(), vocabulary);
 }

@@ -18,7 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kCall = "read_weights";
 // Real ones have a few kB. What is parsed takes up to eighty times its text.
 constexpr size_t kMaxBytes = 1 << 19;
 constexpr const char* kWayOut = "restore it, or remove it and give the sizes with `model`";
