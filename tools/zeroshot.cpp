@@ -10,6 +10,7 @@
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/data/dataset.h"
+#include "tpgm/data/sources/list.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
@@ -29,13 +30,24 @@ std::string sentences_text(size_t count) {
   return fmt::format("{} sentences", grouped(static_cast<int64_t>(count)));
 }
 
+// Shards, a pattern of them, or a list of images: what a file of names is not.
+bool is_data_file(const std::string& where) {
+  const auto ending = std::filesystem::path(where).extension();
+  return ending == ".tar" || ending == ".tgz" || ending == ".gz" || is_image_list(where) ||
+         (where.find('{') != std::string::npos && !std::filesystem::exists(where));
+}
+
 // A data set's classes are found as every other command finds them: below its domains and splits.
 std::vector<std::string> class_names_of(const std::string& where) {
-  if (!is_folder(where)) return load_class_names(where);
   std::vector<std::string> names;
-  try {
+  if (is_folder(where)) {
+    try {
+      names = Dataset(where).classes();
+    } catch (const c10::Error&) {  // folders may have names and no images yet
+    }
+  } else if (is_data_file(where)) {
     names = Dataset(where).classes();
-  } catch (const c10::Error&) {  // folders may have names and no pictures yet
+    TORCH_CHECK(!names.empty(), "[zeroshot] the images of '", where, "' have no classes");
   }
   if (names.empty()) return load_class_names(where);
   for (auto& name : names) std::replace(name.begin(), name.end(), '_', ' ');

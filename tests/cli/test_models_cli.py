@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import test_cli
 from test_cli import Command, floats, read_safetensors, tpgm
 
-GOLDENS = Path(__file__).resolve().parent.parent / "models" / "goldens"
+GOLDENS = Path(__file__).resolve().parent.parent / "weights" / "goldens"
 CLIP = GOLDENS / "hf-clip"
 KERNELS = Path(__file__).resolve().parents[2] / "benchmarks" / "kernels.py"
 
@@ -115,6 +116,24 @@ class ZeroShot(ModelsCommand):
         self.assertEqual(json.loads(metadata["tpgm.classes"]), ["cat", "golden retriever"])
         self.assertEqual(json.loads(metadata["tpgm.templates"]), ["a photo of a {}."])
 
+    def test_a_data_set_is_its_classes(self):
+        image = next((GOLDENS.parent.parent / "data/goldens/pictures").glob("*.png"))
+        tar, images = self.folder / "train.tar", self.folder / "images"
+        with tarfile.open(tar, "w") as file:
+            for name in ("golden_retriever", "cat"):
+                (images / name).mkdir(parents=True)
+                shutil.copy(image, images / name / "1.png")
+                file.add(image, f"{name}/1.png")
+        files = self.write("images.txt", "images/cat/1.png 0\nimages/golden_retriever/1.png 1\n")
+        for classnames in (images, tar, files):
+            self.run_ok(*self.arguments(classnames=classnames, templates=None))
+            metadata = read_safetensors(self.output)[1]
+            self.assertEqual(json.loads(metadata["tpgm.classes"]), ["cat", "golden retriever"], classnames)
+        self.output.unlink()
+        with tarfile.open(self.folder / "bare.tar", "w") as file:
+            file.add(image, "1.png")
+        self.assertIn("have no classes", self.refused(classnames=self.folder / "bare.tar"))
+
     def test_notes(self):
         twice = self.write("twice.txt", "cat\ncat\n" + "very " * 100 + "long\n")
         said = self.run_ok(*self.arguments(classnames=twice)).stderr
@@ -133,7 +152,7 @@ class ZeroShot(ModelsCommand):
         self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "hf-clip-vision"))
         self.assertIn("has no text tower", self.refused(checkpoint=GOLDENS / "torchvision-resnet-basic/model.pth"))
         self.assertIn("there is no vocabulary beside", self.refused(checkpoint=GOLDENS / "openai-clip-vit/model.pt"))
-        self.assertIn("the vocabulary has", self.refused(vocab=GOLDENS / "tokenizer/list"))
+        self.assertIn("the vocabulary has", self.refused(vocab=GOLDENS.parent.parent / "text/goldens/list"))
         self.assertIn("did you mean 'clip-vit-b-32'", self.refused(2, model="clip-vit-b-33"))
         self.assertIn("'nowhere'", self.refused(checkpoint="nowhere"))
         self.assertIn("--batch-size must be at least 1", self.refused(2, batch_size=0))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import test_cli
 from test_cli import read_safetensors, tpgm
-from test_models_cli import ModelsCommand, tensor
+from test_models_cli import GOLDENS, ModelsCommand, tensor
 
 HERE = Path(__file__).resolve().parent
 MODEL = "resnet:layers=1-1,width=8,block=basic,stem=small,image_size=32,channels=1"
@@ -646,6 +646,26 @@ class Training(TrainCommand):
                                   for path in (self.reference("ft"), self.reference("mixed"), run))
             self.assertGreater(max(abs(a - b) for a, b in zip(anchor, start, strict=True)), 1e-3)
             self.assertLess(max(abs(a - b) for a, b in zip(anchor, end, strict=True)), 1e-5)
+
+    def test_the_run_of_a_script_is_what_another_takes(self):
+        """--weights of a model that is a file, with sizes behind it: what tables take WiSE-FT's and TPGM's last step from."""
+        run = self.folder / "ft"
+        options = {"model": f"script:{GOLDENS / 'torchvision-resnet-basic' / 'script.pt'}:image_size=32"}
+        self.train(run, epochs=1, lr=1e-3, **options)
+        name = "backbone.conv1.weight"
+        tuned = tensor(run / "best.safetensors", name)[1]
+        found = {}
+        for ratio in (0, 0.5, 1):
+            output = self.folder / f"wise-{ratio}"
+            self.train(output, "--method", "wise", "--ratio", ratio, "--weights", run, epochs=0, **options)
+            found[ratio] = tensor(output / "best.safetensors", name)[1]
+        self.assertEqual(found[1], tuned)
+        self.assertGreater(max(abs(a - b) for a, b in zip(found[0], tuned, strict=True)), 1e-5)
+        for low, middle, high in zip(*(found[ratio] for ratio in (0, 0.5, 1)), strict=True):
+            self.assertAlmostEqual(middle, (low + high) / 2, places=6)
+        self.train(self.folder / "tpgm", "--method", "tpgm", "--every", "end", "--radius-steps", 2, "--weights", run, epochs=0,
+                   **options)
+        self.assertIn("is a script by its metadata", self.error(1, *self.command(self.folder / "none", model=None, checkpoint=run)))
 
     def test_one_set_to_hold_out(self):
         result = self.train(self.folder / "run", "--method", "tpgm", "--share-validation", epochs=1)

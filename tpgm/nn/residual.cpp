@@ -13,6 +13,7 @@
 #include "tpgm/core/stream.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm {
 namespace {
