@@ -8,7 +8,7 @@ install(TARGETS ${tpgm_rooms} tpgm EXPORT tpgmTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tpgm/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tpgm
-        FILES_MATCHING PATTERN "*.h")
+        FILES_MATCHING PATTERN "*.h" PATTERN "testing.h" EXCLUDE)  # which only tests use
 install(EXPORT tpgmTargets NAMESPACE tpgm:: DESTINATION ${tpgm_package_dir})
 
 install(TARGETS tpgm_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -9,10 +9,9 @@
 #include "tests/torch_nn.h"
 #include "tests/weights/parity.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/recompute.h"
-#include "tpgm/nn/residual.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm::testing {
 namespace {

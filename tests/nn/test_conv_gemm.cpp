@@ -2,9 +2,10 @@
 #include <random>
 
 #include "tests/support.h"
-#include "tpgm/nn/conv_gemm.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/layers.h"
+#include "tpgm/nn/one_dnn.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm {
 namespace {

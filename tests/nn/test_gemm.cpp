@@ -6,6 +6,8 @@
 
 #include "tests/support.h"
 #include "tpgm/nn/gemm.h"
+#include "tpgm/nn/one_dnn.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm::testing {
 namespace {

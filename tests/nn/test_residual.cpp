@@ -12,6 +12,7 @@
 #include "tpgm/models/clip.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/layers.h"
+#include "tpgm/nn/one_dnn.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/residual.h"
 

@@ -2,22 +2,18 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <ATen/autocast_mode.h>
-#include <ATen/core/List.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "tpgm/core/stream.h"
 #include "tpgm/kernels/gemm.h"
 #include "tpgm/kernels/projection.h"
+#include "tpgm/nn/one_dnn.h"
 
 namespace tpgm {
 namespace {
@@ -30,11 +26,6 @@ constexpr int64_t kAligned = 8;  // elements, 16 bytes
 // Multiply-adds of a product whose algorithm is worth a search, in which it runs some hundreds of times. What
 // is smaller has little to gain beside its launch (a guess; no product below was timed).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
-
-// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, one thread and two).
-constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
-
-thread_local int always_one_dnn = 0;
 
 bool suits(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
@@ -95,60 +86,6 @@ std::optional<at::Tensor> given(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
-                                const std::optional<at::Tensor>& bias, std::string_view unit,
-                                c10::List<std::optional<at::Scalar>> scalars,
-                                std::optional<std::string_view> algorithm);
-
-/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none, or another one.
-const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
-  static const auto found = []() -> std::optional<c10::TypedOperatorHandle<InnerProduct>> {
-    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-    if (!schema || !at::hasMKLDNN()) return std::nullopt;
-    try {
-      return schema->typed<InnerProduct>();
-    } catch (const c10::Error&) {
-      return std::nullopt;
-    }
-  }();
-  return found;
-}
-
-/// Whether this is a CPU where oneDNN was seen to be faster than MKL, whose kernels for others than Intel's
-/// are slower. Without AVX-512 oneDNN's were slower in places.
-bool one_dnn_is_faster() {
-#if defined(__x86_64__)
-  static const bool faster = at::hasMKL() && !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
-  return faster;
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
-bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols,
-                        int64_t inner) {
-  if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
-      at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
-    return false;
-  const bool worth = always_one_dnn > 0 || (one_dnn_is_faster() && rows * cols * inner >= kWorthOneDnn);
-  return worth && at::globalContext().userEnabledMkldnn() && inner_product();
-}
-
-namespace {
-
-/// a · b + bias where oneDNN takes the two as they lie. It would copy an `a` that is not dense.
-std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  if (!one_dnn_multiplies(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
-      !a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous()))
-    return std::nullopt;
-  if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)} ||
-                         !bias.is_contiguous()))  // its strides would not be looked at
-    return std::nullopt;
-  return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
-}
-
 std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
   auto result = sizes.vec();
   result.back() = last;
@@ -186,14 +123,6 @@ struct LinearProduct : torch::autograd::Function<LinearProduct> {
 
 }  // namespace
 
-AlwaysOneDnn::AlwaysOneDnn() { ++always_one_dnn; }
-AlwaysOneDnn::~AlwaysOneDnn() { --always_one_dnn; }
-
-bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight) {
-  return one_dnn_multiplies(x, weight.scalar_type(), x.numel() / std::max<int64_t>(1, weight.size(1)),
-                            weight.size(0), weight.size(1));
-}
-
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   if (suits(a)) {
     const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
@@ -208,13 +137,6 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
   }
   if (auto result = one_dnn_product(a, b, bias)) return *result;
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
-}
-
-at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  // MKL is slow where the result is wider than high. oneDNN is not, but takes dyᵀ only as a copy.
-  const int64_t rows = dy.size(0), high = dy.size(1), wide = x.size(1);
-  const bool copies = wide > high && one_dnn_multiplies(dy, x.scalar_type(), high, wide, rows);
-  return product(copies ? dy.t().contiguous() : dy.t(), x);
 }
 
 void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {

@@ -6,9 +6,9 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "tpgm/nn/conv_gemm.h"
 #include "tpgm/nn/folded_norm.h"
 #include "tpgm/nn/gemm.h"
+#include "tpgm/nn/one_dnn.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/recompute.h"
 #include "tpgm/nn/residual.h"

@@ -14,6 +14,7 @@
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/nn/testing.h"
 
 namespace tpgm {
 namespace {

@@ -19,15 +19,6 @@ bool fuses_stream(const at::Tensor& x, at::ScalarType branches);
 /// The same for activations and column sums over rows [..., width] of `dtype`.
 bool fuses_columns(const at::Tensor& x, at::ScalarType dtype, int64_t width);
 
-/// For tests: true on the CPU too, while it lives in this thread.
-class FuseOnCpu {
- public:
-  FuseOnCpu();
-  ~FuseOnCpu();
-  FuseOnCpu(const FuseOnCpu&) = delete;
-  FuseOnCpu& operator=(const FuseOnCpu&) = delete;
-};
-
 struct SumAndNorm {
   at::Tensor sum, normed;
 };
