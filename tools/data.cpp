@@ -38,31 +38,6 @@ Run configure_data(CLI::App& app) {
   };
 }
 
-void LoaderArguments::add_to(CLI::App& app) {
-  app.add_option("-b,--batch-size", batch_size, "Pictures at a time")->check(CLI::Range(1, 1 << 20));
-  app.add_option("-j,--workers", workers, "Threads that read and decode; 0: one for each core")
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--on-bad-image", on_bad_image,
-                 "A picture that cannot be read: error (stop, naming it) or skip (go on, and list it)")
-      ->check(parses_as<OnBadImage>());
-  app.add_option("--max-pixels", max_pixels,
-                 "Refuse pictures that claim more, before memory is taken for them")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--cache", cache, "Keep decoded pictures in memory, up to this: 4GB, 500MiB; 0: do not")
-      ->check(parses_as<ByteCount>());
-}
-
-LoaderOptions LoaderArguments::options(c10::Device device) const {
-  const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return LoaderOptions()
-      .batch_size(batch_size)
-      .workers(workers > 0 ? workers : threads)
-      .max_pixels(max_pixels)
-      .on_bad_image(parsed<OnBadImage>(on_bad_image))
-      .cache(parsed<ByteCount>(cache).bytes)
-      .device(device);
-}
-
 std::string pictures_text(size_t count) {
   return count == 1 ? "1 picture" : fmt::format("{} pictures", grouped(static_cast<int64_t>(count)));
 }
