@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "benchmarks/io.h"
 #include "benchmarks/projection.h"
 #include "benchmarks/python.h"
 #include "benchmarks/shapes.h"
@@ -21,6 +20,7 @@
 
 namespace tpgm::tools {
 
+Run configure_bench_io(CLI::App& app);      // bench_io.cpp
 Run configure_bench_loader(CLI::App& app);  // bench_loader.cpp
 Run configure_bench_step(CLI::App& app);    // bench_step.cpp
 
@@ -94,75 +94,6 @@ int bench_projection(const ProjectionArguments& args) {
   return 0;
 }
 
-struct IoArguments {
-  std::string folder = std::filesystem::temp_directory_path().string();
-  double gigabytes = 2;
-  std::int64_t repeats = 3;
-  std::string python;
-  std::string rival;
-  bool json = false;
-};
-
-int bench_io(const IoArguments& args) {
-  const benchmarks::IoOptions options{
-      .folder = args.folder,
-      .gigabytes = args.gigabytes,
-      .repeats = args.repeats,
-      .python = args.python,
-      .rival = find_rival("bench io", args.python, args.rival, "io.py", {"torch", "safetensors"}),
-      .progress = {}};
-  const auto report = with_progress("tpgm bench io", options, benchmarks::measure_io);
-  if (args.json) {
-    nlohmann::ordered_json json{{"gigabytes", report.gigabytes},
-                                {"tensors", report.tensors},
-                                {"threads", at::get_num_threads()},
-                                {"repeats", args.repeats},
-                                {"copy_s", report.copy},
-                                {"copy_plain_s", report.copy_plain},
-                                {"merge_s", report.merge},
-                                {"merge_process_s", report.merge_process},
-                                {"merge_peak_mib", report.merge_peak_mib},
-                                {"compare_s", report.compare},
-                                {"open_s", report.open}};
-    if (report.python > 0)
-      json.update({{"python_s", report.python}, {"python_process_s", report.python_process}});
-    fmt::print("{}\n", json.dump(2));
-    return 0;
-  }
-  const double gigabytes = report.gigabytes;
-  fmt::print("two checkpoints of {:.2f} GB, {} tensors, page cache warm, {} threads, in {}\n\n", gigabytes,
-             report.tensors, at::get_num_threads(), args.folder);
-  const bool rival = report.python > 0;
-  fmt::print("{:<44}{:>8}{:>8}{:>10}{:>9}\n", "", "s", "GB/s", "of copy", rival ? "× faster" : "");
-  const auto row = [&](const char* what, double time, double passes) {
-    fmt::print("{:<44}{:>8.3f}{:>8.2f}", what, time, passes * gigabytes / time);
-  };
-  row("read both, write one: all threads", report.copy, 3);
-  fmt::print("\n");
-  row("read both, write one: one thread", report.copy_plain, 3);
-  fmt::print("{:>9.0f}%\n", 100 * report.copy / report.copy_plain);
-  row("tpgm wise", report.merge, 3);
-  fmt::print("{:>9.0f}%\n", 100 * report.copy / report.merge);
-  row("tpgm wise, the process", report.merge_process, 3);
-  fmt::print("{:>9.0f}%\n", 100 * report.copy / report.merge_process);
-  if (rival) {
-    row("Python, without imports (no fsync)", report.python, 3);
-    fmt::print("{:>10}{:>8.1f}×\n", "", report.python / report.merge);
-    row("Python, the process", report.python_process, 3);
-    fmt::print("{:>10}{:>8.1f}×\n", "", report.python_process / report.merge_process);
-  }
-  row("tpgm inspect A B", report.compare, 2);
-  fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
-  fmt::print(
-      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: of the first row's speed, "
-      "which "
-      "moves\nwith the disk's mood.\n{}\n",
-      args.repeats, report.merge_peak_mib,
-      rival ? "× faster: tpgm than Python; process against process."
-            : "--python PYTHON measures the same with safetensors in Python beside it.");
-  return 0;
-}
-
 }  // namespace
 
 std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
@@ -184,43 +115,33 @@ void add_rival(CLI::App& app, std::string& path, const std::string& name) {
 }
 
 Run configure_bench(CLI::App& app) {
-  auto* io = app.add_subcommand("io", "merge two checkpoints, compared with a plain copy and with Python");
-  auto io_args = std::make_shared<IoArguments>();
-  io->add_option("--folder", io_args->folder, "Folder for temporary files, which are removed afterwards");
-  io->add_option("--gigabytes", io_args->gigabytes, "Size of each checkpoint")
-      ->check(CLI::Range(0.001, 1000.0));
-  io->add_option("--repeats", io_args->repeats, "Number of repetitions for the median")
-      ->check(CLI::Range(1, 1000));
-  io->add_option("--python", io_args->python,
-                 "Python interpreter with torch and safetensors, to run the rival; default: no rival");
-  add_rival(*io, io_args->rival, "io.py");
-  io->add_flag("--json", io_args->json, "Print JSON");
+  auto* io = app.add_subcommand("io", "merging two checkpoints, beside a plain copy and beside Python");
+  const Run run_io = configure_bench_io(*io);
 
-  auto* loader = app.add_subcommand("loader", "load batches of JPEGs, compared with Pillow and torchvision");
+  auto* loader = app.add_subcommand("loader", "batches of JPEGs, beside Pillow and torchvision");
   const Run run_loader = configure_bench_loader(*loader);
 
-  auto* projection =
-      app.add_subcommand("projection", "measure and project all tensors of a model, compared with ATen");
+  auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
   auto args = std::make_shared<ProjectionArguments>();
-  projection->add_option("--device", args->device, "Device: cpu or cuda (auto: cuda if available)")
+  projection->add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  projection->add_option("--model-like", args->model, "Model whose shapes are used")
+  projection->add_option("--model-like", args->model, "Whose shapes")
       ->check(CLI::IsMember(benchmarks::model_names()));
-  projection->add_option("--dtype", args->dtype, "Data type of the weights")
+  projection->add_option("--dtype", args->dtype, "Type of the weights")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  projection->add_option("--repeats", args->repeats, "Number of repetitions for the median")
+  projection->add_option("--repeats", args->repeats, "Runs to take the median of")
       ->check(CLI::Range(1, 100000));
-  projection->add_flag("--json", args->json, "Print JSON");
+  projection->add_flag("--json", args->json, "For a program to read");
 
   auto* step = app.add_subcommand(
-      "step", "training steps of a model and of every method, and inference, compared with PyTorch");
+      "step", "a training step of a model and of every method, and an inference batch, beside PyTorch");
   const Run run_step = configure_bench_step(*step);
 
   app.require_subcommand(1);
-  return [args, io_args, io, loader, run_loader, step, run_step] {
+  return [args, io, run_io, loader, run_loader, step, run_step] {
     if (loader->parsed()) return run_loader();
     if (step->parsed()) return run_step();
-    if (io->parsed()) return bench_io(*io_args);
+    if (io->parsed()) return run_io();
     args->device = find_device(args->device).is_cuda() ? "cuda" : "cpu";
     return bench_projection(*args);
   };

@@ -14,9 +14,9 @@ namespace tpgm::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"check", "count classes and images; find unreadable and duplicate images", configure_data_check},
-    {"split", "write disjoint lists for training, radii and selection", configure_data_split},
-    {"shards", "pack class folders or lists into tar shards", configure_data_shards},
+    {"check", "classes, sizes, unreadable files, pictures in two parts", configure_data_check},
+    {"split", "lists for training, radii and selection, none in two of them", configure_data_split},
+    {"shards", "folders or lists into tar shards", configure_data_shards},
     {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
 };
 
@@ -36,31 +36,6 @@ Run configure_data(CLI::App& app) {
     }
     return 2;  // require_subcommand has seen to it that one is
   };
-}
-
-void LoaderArguments::add_to(CLI::App& app) {
-  app.add_option("-b,--batch-size", batch_size, "Batch size")->check(CLI::Range(1, 1 << 20));
-  app.add_option("-j,--workers", workers, "Data loading threads (0: one per core)")
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--on-bad-image", on_bad_image,
-                 "On an unreadable image: error (stop and name it) or skip (leave it out and list it)")
-      ->check(parses_as<OnBadImage>());
-  app.add_option("--max-pixels", max_pixels,
-                 "Refuse images with more pixels than this, before memory is allocated for them")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--cache", cache, "Cache decoded images in memory, up to this size: 4GB, 500MiB (0: no cache)")
-      ->check(parses_as<ByteCount>());
-}
-
-LoaderOptions LoaderArguments::options(c10::Device device) const {
-  const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return LoaderOptions()
-      .batch_size(batch_size)
-      .workers(workers > 0 ? workers : threads)
-      .max_pixels(max_pixels)
-      .on_bad_image(parsed<OnBadImage>(on_bad_image))
-      .cache(parsed<ByteCount>(cache).bytes)
-      .device(device);
 }
 
 std::string pictures_text(size_t count) {

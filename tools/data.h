@@ -15,15 +15,6 @@ Run configure_data_glyphs(CLI::App& app);
 Run configure_data_shards(CLI::App& app);
 Run configure_data_split(CLI::App& app);
 
-/// What the loader is told on the command line, by every command alike.
-struct LoaderArguments {
-  int64_t batch_size = 64, workers = 0, max_pixels = kMaxPixels;
-  std::string on_bad_image = "error", cache = "0";
-
-  void add_to(CLI::App& app);
-  LoaderOptions options(c10::Device device) const;
-};
-
 /// "1,234 pictures".
 std::string pictures_text(size_t count);
 

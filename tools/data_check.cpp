@@ -101,21 +101,6 @@ void print_problems(const DatasetReport& report) {
       fmt::format("{} are in one part twice (a note, not an error):", pictures_text(within.size())), text);
 }
 
-// Labels that no picture of any part has, and that nobody named either: the labels are wrong.
-std::vector<std::string> unused_labels(const Dataset& data) {
-  std::vector<bool> seen(data.classes().size());
-  for (const auto& part : data.parts()) {
-    for (const auto label : part->labels()) {
-      if (label >= 0) seen[static_cast<size_t>(label)] = true;
-    }
-  }
-  std::vector<std::string> missing;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
-  }
-  return missing;
-}
-
 void print_missing(const Dataset& data, const DatasetReport& report) {
   std::vector<std::string> lines;
   for (const auto& part : report.parts) {

@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/interrupt.h"
 #include "tools/run_many.h"
 #include "tools/setting_flags.h"
@@ -38,21 +38,6 @@ struct Arguments {
   int64_t jobs = 1;
   bool dry_run = false, json = false;
 };
-
-// As it can be pasted into a shell.
-std::string command_line() {
-  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-  std::string text = "tpgm", word;
-  bool first = true;
-  while (std::getline(stream, word, '\0')) {
-    if (!std::exchange(first, false)) {
-      const bool plain =
-          !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}#~!") == std::string::npos;
-      text += plain ? " " + word : " '" + word + "'";
-    }
-  }
-  return printable(text, kMaxPath);
-}
 
 // measure_speed() in a process of its own: this one would keep memory of the device that the runs need.
 double measure_apart(const TrainOptions& options) {
@@ -84,22 +69,6 @@ std::string plan_text(const TablePlan& plan, DataSizes& sizes) {
                      cost.left.runs, duration_text(cost.left.work() / speed), speed);
 }
 
-std::string markdown(const PaperComparison& comparison, const Table& table, const std::string& command) {
-  std::string text = fmt::format("# {}\n\n{}\n", comparison.name, to_markdown(table));
-  text += fmt::format("- `{}`\n", command);
-  for (const auto& fact : comparison.facts) text += fmt::format("- {}\n", fact);
-  std::string chosen;
-  for (const auto& row : comparison.rows) {
-    if (!row.chosen.empty())
-      chosen += fmt::format("{}{}: {}", chosen.empty() ? "" : "; ", row.label, row.chosen);
-  }
-  if (!chosen.empty()) text += fmt::format("- Chosen on selection data: {}\n", chosen);
-  for (const auto& row : comparison.rows) {
-    if (!row.error.empty()) text += fmt::format("- {} failed: {}\n", row.label, row.error);
-  }
-  return text;
-}
-
 // Makes one table; false if a run failed.
 bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* json) {
   const bool fine = plan.run(sizes);
@@ -109,11 +78,7 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
       say(fmt::format("tpgm reproduce: {}: {} failed: {}\n", comparison.name, row.label, row.error));
   }
   const auto table = to_table(comparison);
-  const auto command = command_line();
-  const auto text = markdown(comparison, table, command);
-  write_file(folder / "table.md", text);
-  write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
-  write_file(folder / "table.csv", long_csv(comparison));
+  write_tables(comparison, folder, command_line());
   if (json != nullptr) {
     json->push_back(to_json(comparison));
   } else {

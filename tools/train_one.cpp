@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/interrupt.h"
 #include "tools/progress.h"
 #include "tools/train.h"
@@ -22,13 +22,6 @@ namespace tpgm::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string command_line() {
-  std::ifstream stream("/proc/self/cmdline", std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  return printable(text, 4096);
-}
 
 void print_result(const TrainOptions& options, const TrainResult& result, const fs::path& folder, bool json) {
   if (json) {

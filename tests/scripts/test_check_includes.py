@@ -43,7 +43,7 @@ class CheckIncludes(unittest.TestCase):
             "data": ["base", "io"],
             "train": ["base", "core", "io", "methods", "nn", "models", "text", "weights", "data"],
             "report": ["base"],
-            "study": ["base", "io", "methods", "nn", "models", "text", "weights", "data", "train", "report"],
+            "study": ["base", "core", "io", "checkpoints", "methods", "nn", "models", "text", "weights", "data", "train", "report"],
             "report/sections": ["base", "io", "models", "weights", "data", "train", "report", "study"],
         }
         rooms = ["base", "kernels"] + list(allowed)

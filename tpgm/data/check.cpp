@@ -97,4 +97,18 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
   return report;
 }
 
+std::vector<std::string> unused_labels(const Dataset& data) {
+  std::vector<bool> seen(data.classes().size());
+  for (const auto& part : data.parts()) {
+    for (const auto label : part->labels()) {
+      if (label >= 0) seen[static_cast<size_t>(label)] = true;
+    }
+  }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
+  }
+  return missing;
+}
+
 }  // namespace tpgm

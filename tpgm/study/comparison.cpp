@@ -10,6 +10,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tpgm/io/file.h"
+
 namespace tpgm {
 namespace {
 
@@ -95,6 +97,22 @@ struct Statistic {
     return 100 * (value - first) / first;
   }
 };
+
+std::string markdown(const PaperComparison& comparison, const Table& table, const std::string& command) {
+  std::string text = fmt::format("# {}\n\n{}\n", comparison.name, to_markdown(table));
+  text += fmt::format("- `{}`\n", command);
+  for (const auto& fact : comparison.facts) text += fmt::format("- {}\n", fact);
+  std::string chosen;
+  for (const auto& row : comparison.rows) {
+    if (!row.chosen.empty())
+      chosen += fmt::format("{}{}: {}", chosen.empty() ? "" : "; ", row.label, row.chosen);
+  }
+  if (!chosen.empty()) text += fmt::format("- Chosen on selection data: {}\n", chosen);
+  for (const auto& row : comparison.rows) {
+    if (!row.error.empty()) text += fmt::format("- {} failed: {}\n", row.label, row.error);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -185,6 +203,14 @@ std::string long_csv(const PaperComparison& comparison) {
     }
   }
   return to_csv(table);
+}
+
+void write_tables(const PaperComparison& comparison, const std::filesystem::path& folder,
+                  const std::string& command) {
+  const auto table = to_table(comparison);
+  write_file(folder / "table.md", markdown(comparison, table, command));
+  write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
+  write_file(folder / "table.csv", long_csv(comparison));
 }
 
 Json to_json(const PaperComparison& comparison) {

@@ -1,6 +1,7 @@
 // Our numbers beside the paper's: as a table, as CSV, as JSON, and what has to be said of them.
 #pragma once
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ Table to_table(const PaperComparison& comparison);
 
 /// A line for each row and test: row,recipe,test,id,mean,std,seeds,paper,paper_std,difference.
 std::string long_csv(const PaperComparison& comparison);
+
+/// Writes table.md, table.tex and table.csv (long_csv) into a folder, with the command that made them.
+void write_tables(const PaperComparison& comparison, const std::filesystem::path& folder,
+                  const std::string& command);
 
 nlohmann::ordered_json to_json(const PaperComparison& comparison);
 

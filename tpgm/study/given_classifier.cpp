@@ -1,10 +1,9 @@
 // Heads and class names, for commands that run a classifier.
-#include "tools/classifier.h"
+#include "tpgm/study/given_classifier.h"
 
 #include <ATen/ops/eye.h>
 #include <fmt/format.h>
 
-#include "tools/command.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
@@ -14,27 +13,27 @@
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"
 
-namespace tpgm::tools {
+namespace tpgm {
 bool has_head(const std::string& model, const std::string& checkpoint) {
   const Checkpoint opened(checkpoint);
   if (is_script(model)) return opened.contains("head.weight");
   return read_weights(opened, model.empty() ? std::nullopt : std::optional(parse_model(model))).has_head();
 }
 
-GivenClassifier open_classifier(const char* command, const std::string& model, const std::string& checkpoint,
-                                const std::string& head, bool quiet) {
+GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
+                                const std::string& head, const Say& say, HeadUse use) {
   const auto note = [&](const std::string& text) {
-    if (!quiet)
-      say(fmt::format("tpgm {}: '{}': {}\n", command, checkpoint.empty() ? model : checkpoint, text));
+    if (say) say(fmt::format("'{}': {}", checkpoint.empty() ? model : checkpoint, text));
   };
   GivenClassifier given;
   LoadOptions options;
-  const bool script_alone = checkpoint.empty() && head.empty();  // only a script may be without a checkpoint
-  if (script_alone) {
+  // Only a script may be without a checkpoint; what it computes are logits then.
+  const bool script_alone = checkpoint.empty() && head.empty() && use != HeadUse::kNever;
+  if (script_alone || use == HeadUse::kNever) {
     options.head(Head::kFresh).classifier(ClassifierOptions().num_classes(1));
   } else if (!head.empty()) {
-    if (!checkpoint.empty() && has_head(model, checkpoint)) {
-      note("has a head of its own, so --head is not used");
+    if (use == HeadUse::kWhereNone && !checkpoint.empty() && has_head(model, checkpoint)) {
+      note("has a head of its own, so `head` is not used");
     } else {
       options.head(Head::kZeroShot).head_file(head);
       given.head = head;
@@ -42,44 +41,42 @@ GivenClassifier open_classifier(const char* command, const std::string& model, c
   }
   given.loaded = load_classifier(model, checkpoint, options);
   for (const auto& text : given.loaded.notes) note(text);
-  if (script_alone) {  // what it computes are logits
+  if (script_alone) {
     const auto backbone = given.loaded.model->backbone;
     given.loaded.model = std::make_shared<Classifier>(backbone, at::eye(backbone->num_features()),
                                                       at::Tensor(), ClassifierOptions());
   }
-  if (!checkpoint.empty() && given.head.empty()) {
+  if (use != HeadUse::kNever && !checkpoint.empty() && given.head.empty()) {
     given.classes = keys::kClasses.of(Checkpoint(checkpoint).metadata());
     const int64_t outputs = given.loaded.model->num_classes();
-    TORCH_CHECK(given.classes.empty() || static_cast<int64_t>(given.classes.size()) == outputs, "[", command,
-                "] '", checkpoint, "' says that it knows ", given.classes.size(),
-                " classes, and its head has ", outputs);
+    TORCH_CHECK(given.classes.empty() || static_cast<int64_t>(given.classes.size()) == outputs, "'",
+                checkpoint, "' says that it knows ", given.classes.size(), " classes, and its head has ",
+                outputs);
   }
   return given;
 }
 
-std::vector<std::string> classes_for(const char* command, const GivenClassifier& given,
-                                     const std::string& class_list, const Dataset& data) {
+std::vector<std::string> classes_for(const GivenClassifier& given, const std::string& class_list,
+                                     const Dataset& data, const Say& note) {
   if (!given.classes.empty()) return given.classes;
   const int64_t outputs = given.loaded.model->num_classes();
   if (!class_list.empty()) {
     auto classes = load_class_list(class_list);
-    TORCH_CHECK(static_cast<int64_t>(classes.size()) == outputs, "[", command, "] the head has ", outputs,
-                " classes, --class-list '", class_list, "' ", classes.size());
+    TORCH_CHECK(static_cast<int64_t>(classes.size()) == outputs, "the head has ", outputs,
+                " classes, `class-list` '", class_list, "' ", classes.size());
     return classes;
   }
-  TORCH_CHECK(!data.classes().empty(), "[", command, "] '", data.where(),
+  TORCH_CHECK(!data.classes().empty(), "'", data.where(),
               "' has pictures without labels; give class folders, a list or labelled shards");
   if (!given.head.empty()) {
     if (auto classes = classes_by_folder(data, load_zero_shot(given.head).class_names)) return *classes;
-    say(fmt::format(
-        "tpgm {}: no folder is called as a class of the head is; they are matched by their order\n",
-        command));
+    if (note) note("no folder is called as a class of the head is; they are matched by their order");
   }
-  TORCH_CHECK(static_cast<int64_t>(data.classes().size()) == outputs, "[", command, "] the head has ",
-              outputs, " classes, '", data.where(), "' ", data.classes().size(),
-              ": say which is which with --class-list, the head's classes in order, one a line by their "
+  TORCH_CHECK(static_cast<int64_t>(data.classes().size()) == outputs, "the head has ", outputs, " classes, '",
+              data.where(), "' ", data.classes().size(),
+              ": say which is which with `class-list`, the head's classes in order, one a line by their "
               "folders' names, or a folder that has them all");
   return data.classes();
 }
 
-}  // namespace tpgm::tools
+}  // namespace tpgm

@@ -1,0 +1,347 @@
+// Rows, their options and tests, their scores, and those as text.
+#include "tpgm/study/evaluate_runs.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "tpgm/base/untrusted.h"
+#include "tpgm/data/loader.h"
+#include "tpgm/models/script.h"
+#include "tpgm/nn/precision.h"
+#include "tpgm/report/table.h"
+#include "tpgm/study/run_record.h"
+#include "tpgm/train/image_setup.h"
+#include "tpgm/train/recipe.h"
+
+namespace tpgm {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Row = EvaluatedRow;
+using Tests = std::shared_ptr<const std::vector<TestSet>>;
+
+void note(const Say& say, const std::string& text) {
+  if (say) say(text);
+}
+
+/// The tests of all rows; those with the same options and classes are opened once.
+class Data {
+ public:
+  Tests tests(const Row& row, const std::vector<std::string>& classes) {
+    const auto& o = row.options;
+    auto& found = opened_[{row.of_a_run, only(to_settings(o), Trait::kData), classes}];
+    if (!found) {
+      auto tests = row.of_a_run ? open_data(o, classes).tests : open_tests(o, classes);
+      std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return test.id; });
+      found = std::make_shared<const std::vector<TestSet>>(std::move(tests));
+    }
+    return found;
+  }
+
+  /// Where class names are looked up: the data set, or else the first that has a path of its own.
+  const Dataset& names(const TrainOptions& options) {
+    std::string where = options.data_dir;
+    if (where.empty()) where = options.test.front().substr(options.test.front().find('=') + 1);
+    auto& found = named_[where];
+    if (!found) found = std::make_unique<Dataset>(where);
+    return *found;
+  }
+
+ private:
+  std::map<std::tuple<bool, Settings, std::vector<std::string>>, Tests> opened_;
+  std::map<std::string, std::unique_ptr<Dataset>> named_;
+};
+
+// "NAME=PATH" or "PATH", which may have a '=' in it.
+Row parse_row(const std::string& text) {
+  Row row;
+  row.path = text;
+  const size_t at = text.find('=');
+  if (at != std::string::npos && at > 0 && !is_script(text) && !fs::exists(text)) {
+    row.name = text.substr(0, at);
+    row.path = text.substr(at + 1);
+  } else {
+    const fs::path path = fs::path(text).lexically_normal();
+    row.name = (path.has_filename() ? path : path.parent_path()).filename().string();
+  }
+  row.run = is_run(row.path);
+  return row;
+}
+
+std::vector<Row> parse_rows(const std::vector<std::string>& checkpoints) {
+  std::vector<Row> rows;
+  std::map<std::string, int> names;
+  for (const auto& text : checkpoints) {
+    const Row& row = rows.emplace_back(parse_row(text));
+    TORCH_CHECK(is_script(row.path) || fs::exists(row.path), "[eval] there is no '",
+                printable(row.path, kMaxPath), "'");
+    ++names[row.name];
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {  // two runs may have a "best.safetensors"
+    if (names[rows[i].name] > 1) rows[i].name = checkpoints[i];
+  }
+  return rows;
+}
+
+// Flags before the recipe of the run, or, of a checkpoint by itself, what the first run says of the data. A
+// data set on the command line is none of the run's: its domains and splits do not count there.
+void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) {
+  const bool elsewhere = given.contains("data-dir");  // then what recipes say of their data is of no use
+  std::vector<Settings> recipes(rows.size());
+  const Settings* first = nullptr;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].run) continue;
+    const fs::path run = rows[i].path;
+    TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
+                "[eval] the run '", run.string(),
+                "' has not finished an epoch yet; go on with tpgm train `resume`");
+    if (!fs::exists(run / "result.json"))
+      note(say,
+           fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "
+                       "does at the end",
+                       run.string()));
+    recipes[i] = without(load_recipe(run / "recipe.toml").settings, Trait::kMachine);
+    if (elsewhere) {
+      recipes[i] = without(recipes[i], Trait::kData);
+    } else if (!first) {
+      first = &recipes[i];
+    }
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row& row = rows[i];
+    Settings settings = given;
+    if (!row.run && first) settings.merge(only(*first, Trait::kData));
+    settings.insert(recipes[i].begin(), recipes[i].end());
+    row.options = make_options(settings);
+    row.of_a_run = first != nullptr;
+    row.batch_size = given.contains("batch-size")
+                         ? row.options.batch_size
+                         : row.options.validation_batch_size.value_or(row.options.batch_size);
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<TestSet>& tests, bool id_only) {
+  std::vector<std::string> names;
+  for (const auto& test : tests) {
+    if (test.id || !id_only) names.push_back(test.name);
+  }
+  return names;
+}
+
+// A table has the same columns for all rows.
+void check_comparable(const std::vector<Row>& rows) {
+  const Row& first = rows.front();
+  for (const Row& row : rows) {
+    for (const bool id_only : {true, false}) {
+      const auto ours = names_of(*first.tests, id_only), theirs = names_of(*row.tests, id_only);
+      TORCH_CHECK(std::set(ours.begin(), ours.end()) == std::set(theirs.begin(), theirs.end()), "[eval] '",
+                  first.name, id_only ? "' counts as in-distribution " : "' is tested on ",
+                  fmt::format("{}", fmt::join(ours, ", ")), ", '", row.name, "' ",
+                  fmt::format("{}", fmt::join(theirs, ", ")), "; give all of them the same with ",
+                  id_only ? "`id`" : "`test`");
+    }
+  }
+}
+
+// Rows may name the tests in another order than the first.
+void order_tests(Row& row, const std::vector<TestSet>& order) {
+  if (names_of(*row.tests, false) == names_of(order, false)) return;
+  std::vector<TestSet> tests;
+  for (const auto& wanted : order) {
+    tests.push_back(*std::find_if(row.tests->begin(), row.tests->end(),
+                                  [&](const TestSet& test) { return test.name == wanted.name; }));
+  }
+  row.tests = std::make_shared<const std::vector<TestSet>>(std::move(tests));
+}
+
+void evaluate_row(Row& row, const std::string& head, c10::Device device,
+                  const std::function<void(size_t)>& progress, const Say& say,
+                  std::set<std::string>& reported) {
+  const auto given = row.open(head, {});
+  Classifier& model = *given.loaded.model;
+  model.to(device);
+  to_channels_last(model);
+  const auto pictures = make_pictures(row.options, model, given.loaded.metadata, device);
+  EvaluateOptions options;
+  options.amp = row.options.amp;
+  options.subset = row.options.classes == ScoredClasses::kSubset;
+  options.progress = progress;
+  for (const auto& test : *row.tests) {
+    Loader loader(test.subset, pictures.eval, LoaderOptions(pictures.loader).batch_size(row.batch_size));
+    row.results.push_back(evaluate(model, loader, options));
+    for (const auto& bad : loader.skipped()) {
+      if (reported.insert(bad.place).second)
+        note(say, fmt::format("skipped '{}': {}", printable(bad.place, kMaxPath),
+                              printable(bad.reason, kMaxPath)));
+    }
+    TORCH_CHECK(row.results.back().pictures > 0, "[eval] no picture of '", test.name, "' could be read");
+  }
+}
+
+}  // namespace
+
+GivenClassifier EvaluatedRow::open(const std::string& head, const Say& note) const {
+  if (is_script(path)) return open_classifier(path, "", run ? "" : head, note);
+  const fs::path best = fs::path(path) / "best.safetensors";
+  return open_classifier(options.model, run && fs::exists(best) ? best.string() : path, run ? "" : head,
+                         note);
+}
+
+std::vector<EvaluatedRow> rows_to_evaluate(const std::vector<std::string>& checkpoints, const Settings& given,
+                                           const Say& say) {
+  auto rows = parse_rows(checkpoints);
+  set_options(rows, given, say);
+  return rows;
+}
+
+std::string missing_option(const EvaluatedRow& row) {
+  if (row.of_a_run) return "";
+  const auto& o = row.options;
+  if (o.test.empty() && o.train.empty()) return "test";
+  const auto inside = [](const std::string& test) { return test.find('=') == std::string::npos; };
+  const bool needed = !o.train.empty() || std::any_of(o.test.begin(), o.test.end(), inside);
+  return o.data_dir.empty() && needed ? "data-dir" : "";
+}
+
+void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say) {
+  Data data;
+  for (Row& row : rows) {
+    const auto given = row.open(head, say);
+    row.classes = classes_for(given, row.options.class_list, data.names(row.options), say);
+    row.tests = data.tests(row, row.classes);
+  }
+  check_comparable(rows);
+  const auto& first = *rows.front().tests;
+  for (Row& row : rows) {
+    order_tests(row, first);
+    for (size_t t = 0; t < first.size(); ++t) {
+      if ((*row.tests)[t].subset.indices == first[t].subset.indices) continue;
+      note(say, fmt::format("'{}' is tested on other pictures of {} than '{}' is", row.name, first[t].name,
+                            rows.front().name));
+    }
+  }
+}
+
+void evaluate(std::vector<EvaluatedRow>& rows, const std::string& head, c10::Device device,
+              const std::function<void(size_t)>& progress, const Say& say) {
+  std::set<std::string> reported;
+  for (auto& row : rows) evaluate_row(row, head, device, progress, say, reported);
+}
+
+std::vector<ResultRow> results_of(const std::vector<Row>& rows, double (Accuracy::*score)() const) {
+  std::vector<ResultRow> results;
+  for (const Row& row : rows) {
+    auto& result = results.emplace_back(ResultRow{printable(row.name, kMaxPath), {}});
+    for (size_t t = 0; t < row.results.size(); ++t) {
+      const auto& test = (*row.tests)[t];
+      result.scores.push_back({printable(test.name), test.id, {(row.results[t].*score)()}});
+    }
+  }
+  return results;
+}
+
+std::string scored_text(const std::vector<Row>& rows) {
+  std::vector<std::string> parts;
+  for (const Row& row : rows) {
+    const size_t all = row.classes.size();
+    std::vector<std::string> tests;
+    for (size_t t = 0; t < row.results.size(); ++t)
+      tests.push_back(fmt::format("{} {}", (*row.tests)[t].name, row.results[t].scored_classes));
+    parts.push_back(row.options.classes == ScoredClasses::kSubset
+                        ? fmt::format("the classes that occur, of {}: {}", all, fmt::join(tests, ", "))
+                        : fmt::format("all {} classes", all));
+  }
+  if (std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return part == parts.front(); }))
+    return fmt::format("Scored over {}.\n", printable(parts.front(), kMaxPath));
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r)
+    text += fmt::format("{}: scored over {}.\n", printable(rows[r].name, kMaxPath),
+                        printable(parts[r], kMaxPath));
+  return text;
+}
+
+int64_t skipped_of(const std::vector<Row>& rows) {
+  int64_t most = 0;  // every row meets the same pictures
+  for (const Row& row : rows) {
+    int64_t skipped = 0;
+    for (const auto& result : row.results) skipped += result.skipped;
+    most = std::max(most, skipped);
+  }
+  return most;
+}
+
+Json to_json(const std::vector<EvaluatedRow>& rows) {
+  const auto results = results_of(rows, &Accuracy::top1);
+  Json json{{"skipped", skipped_of(rows)}, {"checkpoints", Json::array()}};
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const Row& row = rows[r];
+    Json each{{"name", printable(row.name, kMaxPath)},
+              {"path", printable(row.path, kMaxPath)},
+              {"classes", row.classes.size()},
+              {"scored", to_text(row.options.classes)},
+              {"tests", Json::array()}};
+    for (size_t t = 0; t < row.results.size(); ++t) {
+      const Accuracy& result = row.results[t];
+      each["tests"].push_back({{"name", printable((*row.tests)[t].name)},
+                               {"id", (*row.tests)[t].id},
+                               {"pictures", result.pictures},
+                               {"skipped", result.skipped},
+                               {"classes_scored", result.scored_classes},
+                               {"top1", result.top1()},
+                               {"top5", result.top5()},
+                               {"loss", result.loss}});
+    }
+    for (const bool id : {true, false}) {
+      const double average = results[r].average(id), first = results.front().average(id);
+      if (std::isnan(average)) continue;
+      const std::string kind = id ? "id_" : "ood_";
+      each[kind + "average"] = average;
+      each[kind + "change"] = 100 * (average - first) / first;
+    }
+    json["checkpoints"].push_back(std::move(each));
+  }
+  return json;
+}
+
+std::string to_csv(const std::vector<Row>& rows) {
+  std::string text = "checkpoint,test,id,pictures,skipped,classes_scored,classes,top1,top5,loss\n";
+  for (const Row& row : rows) {
+    for (size_t t = 0; t < row.results.size(); ++t) {
+      const auto& test = (*row.tests)[t];
+      const Accuracy& result = row.results[t];
+      text += fmt::format("{},{},{:d},{},{},{},{},{},{},{}\n", csv_field(row.name), csv_field(test.name),
+                          test.id, result.pictures, result.skipped, result.scored_classes, row.classes.size(),
+                          result.top1(), result.top5(), result.loss);
+    }
+  }
+  return text;
+}
+
+std::string per_class_csv(const std::vector<Row>& rows) {
+  std::string text = "checkpoint,test,class,pictures,right,accuracy\n";
+  for (const Row& row : rows) {
+    for (size_t t = 0; t < row.results.size(); ++t) {
+      const Accuracy& result = row.results[t];
+      for (size_t k = 0; k < row.classes.size(); ++k) {
+        if (result.class_pictures[k] == 0) continue;
+        text += fmt::format(
+            "{},{},{},{},{},{}\n", csv_field(row.name), csv_field((*row.tests)[t].name),
+            csv_field(row.classes[k]), result.class_pictures[k], result.class_right[k],
+            100 * static_cast<double>(result.class_right[k]) / static_cast<double>(result.class_pictures[k]));
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace tpgm
