@@ -15,7 +15,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/models/script.h"
+#include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/predict.h"
 #include "tpgm/text/zero_shot.h"
@@ -88,7 +88,7 @@ void save(const Arguments& args, const std::vector<Predictions>& all, const Meta
     rows.push_back(each.rows);
     labels.push_back(each.labels);
   }
-  StateDict tensors("Tensor");
+  NamedTensors tensors("Tensor");
   tensors.insert(args.features ? "features" : "logits", at::cat(rows));
   tensors.insert("labels", at::cat(labels));
   save_safetensors(tensors, args.output, metadata);

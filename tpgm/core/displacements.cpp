@@ -17,7 +17,7 @@
 #include "tpgm/core/device_memory.h"
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/memory_layout.h"
 
 namespace tpgm {

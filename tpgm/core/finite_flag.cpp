@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/finite_code.h"
 #include "tpgm/kernels/radii.h"
 

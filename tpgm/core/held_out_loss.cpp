@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 
 namespace tpgm {
 namespace {

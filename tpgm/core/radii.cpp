@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "tpgm/core/device_memory.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 
 namespace tpgm {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/kernels/fold_norm.h"
 #include "tpgm/kernels/projection.h"

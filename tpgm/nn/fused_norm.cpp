@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "tpgm/core/dtype.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/projection.h"
 
 namespace tpgm {

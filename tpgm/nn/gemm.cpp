@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/gemm.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/one_dnn.h"

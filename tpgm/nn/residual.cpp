@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "tpgm/core/dtype.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"

@@ -17,7 +17,7 @@
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/safetensors_writer.h"
-#include "tpgm/models/script.h"
+#include "tpgm/models/registry.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/train/image_setup.h"
@@ -176,7 +176,7 @@ Projected learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions
 /// The files, which appear together at the end.
 class Outputs {
  public:
-  Outputs(const std::vector<fs::path>& files, const StateDict& state, const Metadata& metadata,
+  Outputs(const std::vector<fs::path>& files, const NamedTensors& state, const Metadata& metadata,
           const std::vector<std::string>& commands) {
     std::vector<TensorSpec> specs;
     for (const auto& item : state)
@@ -188,7 +188,7 @@ class Outputs {
     }
   }
 
-  void write(size_t which, const StateDict& state) {
+  void write(size_t which, const NamedTensors& state) {
     size_t i = 0;
     for (const auto& item : state) {
       const at::Tensor tensor = item.value().cpu().contiguous();
@@ -235,7 +235,7 @@ struct Projector::Impl {
   NamedTensors anchor;
   Dataset::Part part;
   std::unique_ptr<RadiusBatches> batches;
-  StateDict start{"Tensor"};  // what every mu begins with
+  NamedTensors start{"Tensor"};  // what every mu begins with
   Metadata metadata;
 
   Classifier& model() const { return *finetuned.loaded.model; }

@@ -29,7 +29,7 @@
 
 #include "tpgm/base/names.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 
 namespace tpgm {
 namespace {

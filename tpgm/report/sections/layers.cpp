@@ -11,6 +11,7 @@
 #include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/report/sections/sections.h"
 #include "tpgm/weights/load_classifier.h"
@@ -95,9 +96,8 @@ Distances distances(const Origin& origin, const fs::path& best) {
   for (const auto& item : origin.model->named_parameters()) {
     const auto* now = tensors.find(item.key());
     if (!now || now->sizes() != item.value().sizes() || matches_any(fresh, item.key())) continue;
-    const at::Tensor moved = now->to(at::kDouble) - item.value().detach().to(at::kDouble);
     result.tensors.push_back(item.key());
-    result.l2.push_back(moved.norm().item<double>());
+    result.l2.push_back(l2_distance(*now, item.value()));
   }
   return result;
 }

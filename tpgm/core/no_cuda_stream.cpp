@@ -1,4 +1,4 @@
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 
 namespace tpgm {
 

@@ -2,7 +2,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "tpgm/core/stream.h"
+#include "tpgm/core/cuda_stream.h"
 
 namespace tpgm {
 
