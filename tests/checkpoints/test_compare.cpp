@@ -7,6 +7,7 @@
 
 #include "files.h"
 #include "tpgm/base/names.h"
+#include "tpgm/checkpoints/arithmetic.h"
 
 namespace tpgm {
 namespace {
@@ -374,6 +375,19 @@ TEST_F(Compare, NumbersInNamesAreOrderedAsNumbers) {
   }
   EXPECT_FALSE(natural_less("a01", "a1") && natural_less("a1", "a01"));
   EXPECT_TRUE(natural_less("a01.b", "a1.c") && natural_less("a1.b", "a01.c"));
+}
+
+TEST(L2Distance, OfTensorsOfAnyRealTypeAndOrder) {
+  const auto a = torch::randn({7, 5, 3}, torch::kDouble), b = torch::randn({7, 5, 3}, torch::kDouble);
+  for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const auto other : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+      const at::Tensor x = a.to(type).set_requires_grad(true), y = b.to(other);
+      const double expected = l2_of(in_double(x.detach()) - in_double(y));
+      EXPECT_TRUE(near(l2_distance(x, y), expected));
+      EXPECT_TRUE(near(l2_distance(x.permute({2, 0, 1}), y.permute({2, 0, 1}).contiguous()), expected));
+    }
+  }
+  EXPECT_EQ(l2_distance(torch::zeros({0}), torch::zeros({0})), 0);
 }
 
 }  // namespace

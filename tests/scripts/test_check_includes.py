@@ -44,7 +44,7 @@ class CheckIncludes(unittest.TestCase):
             "train": ["base", "core", "io", "methods", "nn", "models", "text", "weights", "data"],
             "report": ["base"],
             "study": ["base", "core", "io", "checkpoints", "methods", "nn", "models", "text", "weights", "data", "train", "report"],
-            "report/sections": ["base", "io", "models", "weights", "data", "train", "report", "study"],
+            "report/sections": ["base", "io", "checkpoints", "models", "weights", "data", "train", "report", "study"],
         }
         rooms = ["base", "kernels"] + list(allowed)
         right, wrong = {}, {}

@@ -1,6 +1,11 @@
 // Types to compute in.
 #include "tpgm/checkpoints/arithmetic.h"
 
+#include <cmath>
+
+#include "tpgm/core/dtype.h"
+#include "tpgm/kernels/projection.h"
+
 namespace tpgm {
 
 at::ScalarType working_type(at::ScalarType a, at::ScalarType b) {
@@ -15,6 +20,14 @@ at::ScalarType working_type(at::ScalarType a, at::ScalarType b) {
 at::Tensor working_vector(const at::Tensor& vector, at::ScalarType type, bool complex) {
   if (!complex) return vector.to(type);
   return vector.to(type == at::kDouble ? at::kComplexDouble : at::kComplexFloat).view(type);
+}
+
+double l2_distance(const at::Tensor& a, const at::Tensor& b) {
+  const auto type = working_type(a.scalar_type(), b.scalar_type());
+  const auto dense = [type](const at::Tensor& tensor) { return tensor.detach().cpu().to(type).contiguous(); };
+  const at::Tensor x = dense(a), y = dense(b);
+  const auto sums = kernels::pair_sums(x.const_data_ptr(), y.const_data_ptr(), dtype_of(type), x.numel());
+  return std::sqrt(sums.difference_squared);
 }
 
 }  // namespace tpgm

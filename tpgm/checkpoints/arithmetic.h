@@ -14,4 +14,7 @@ at::ScalarType working_type(at::ScalarType a, at::ScalarType b);
 /// are pairs, and real ones have an imaginary part of 0.
 at::Tensor working_vector(const at::Tensor& vector, at::ScalarType type, bool complex);
 
+/// ‖a − b‖₂ of two real tensors of one shape, summed in fp64 on the CPU.
+double l2_distance(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace tpgm

@@ -4,16 +4,13 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
 
-#include <cstdint>
+#include "tpgm/kernels/memory_layout.h"
 
 namespace tpgm {
 
-/// True if the elements of both, which have one shape, lie in the same order. The stride of a dimension of
-/// size 1 says nothing.
+/// True if the elements of both, which have one shape, lie in the same order.
 inline bool same_order(const at::Tensor& a, const at::Tensor& b) {
-  for (int64_t d = 0; d < a.dim(); ++d)
-    if (a.size(d) > 1 && a.stride(d) != b.stride(d)) return false;
-  return true;
+  return kernels::same_order(a.sizes(), a.strides(), b.strides());
 }
 
 inline at::Tensor empty_in_order_of(const at::Tensor& like, at::ScalarType type) {

@@ -14,6 +14,7 @@
 
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/safetensors_writer.h"
@@ -115,16 +116,11 @@ NamedTensors load_anchor(const ProjectOptions& args, const GivenClassifier& fine
   return anchor;
 }
 
-std::vector<double> distances(const Constraints& constraints) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> all;
-  for (size_t i = 0; i < constraints.tensors().size(); ++i) {
-    const at::Tensor& tensor = constraints.tensors()[i];
-    all.push_back((tensor - constraints.anchors()[i].to(tensor.device())).norm(at::Scalar(2), at::kDouble));
-  }
-  const at::Tensor values = at::stack(all).cpu();
-  const auto* data = values.const_data_ptr<double>();
-  return {data, data + values.numel()};
+std::vector<double> distances(const Displacements& displacements) {
+  std::vector<double> all;
+  for (size_t i = 0; i < displacements.tensors().size(); ++i)
+    all.push_back(l2_distance(displacements.tensors()[i], displacements.anchors()[i]));
+  return all;
 }
 
 // Of the tenth of the losses at either end.
@@ -141,7 +137,7 @@ Projected learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions
   result.mu = options.mu();
   Tpgm tpgm(model, anchor, options);
   if (amp) tpgm.read_in_bfloat16(matrix_weights(model));
-  const auto before = distances(tpgm.constraints());
+  const auto before = distances(tpgm.displacements());
   std::vector<at::Tensor> losses;
   batches.restart();
   tpgm.finish([&] {
@@ -157,7 +153,7 @@ Projected learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions
     progress(losses.back());
     return loss;
   });
-  const auto after = distances(tpgm.constraints());
+  const auto after = distances(tpgm.displacements());
   std::tie(result.first_loss, result.last_loss) = ends_of(losses);
   result.ratios = tpgm.ratios();
   result.radii = tpgm.radii();
