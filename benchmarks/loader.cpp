@@ -44,7 +44,7 @@ constexpr std::size_t kClasses = 10, kImagesPerShard = 250;
 
 // --- files -------------------------------------------------------------------------------------------------
 
-// Octaves of equal strength, as photographs have them, from `coarsest` to `finest` cells across the picture.
+// Octaves of equal strength, as photographs have them, from `coarsest` to `finest` cells across the image.
 at::Tensor noise(std::int64_t channels, std::int64_t coarsest, std::int64_t finest, at::Generator& random) {
   const auto stretched = [](const at::Tensor& grid, std::int64_t height, std::int64_t width) {
     return at::upsample_bilinear2d(grid, {height, width}, /*align_corners=*/true);
@@ -59,8 +59,8 @@ at::Tensor noise(std::int64_t channels, std::int64_t coarsest, std::int64_t fine
 
 // Things in front of each other, small ones more often than large ones.
 at::Tensor discs(Random& random) {
-  at::Tensor picture = at::zeros({1, 3, kHeight, kWidth});
-  auto pixels = picture.accessor<float, 4>();
+  at::Tensor encoded = at::zeros({1, 3, kHeight, kWidth});
+  auto pixels = encoded.accessor<float, 4>();
   for (int disc = 0; disc < 60; ++disc) {
     const double x = random.uniform(0, kWidth), y = random.uniform(0, kHeight),
                  radius = 8 / std::sqrt(random.uniform(0.002, 1));
@@ -79,13 +79,13 @@ at::Tensor discs(Random& random) {
       }
     }
   }
-  return picture;
+  return encoded;
 }
 
-Image make_picture(std::int64_t index) {
+Image make_image(std::int64_t index) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(index));
   Random random(0, 0, static_cast<std::uint64_t>(index));
-  // Grass here, sky there: details are strong in some places, and in some pictures more than in others.
+  // Grass here, sky there: details are strong in some places, and in some images more than in others.
   const at::Tensor details = noise(1, 2, 8, generator).mul_(0.6).add_(random.uniform(-0.6, 0.6)).exp_();
   const at::Tensor pixels = discs(random)
                                 .add_(noise(1, 2, 16, generator), 14)
@@ -98,15 +98,15 @@ Image make_picture(std::int64_t index) {
   return image;
 }
 
-/// The same pictures in class folders and in shards, and lists of them; all goes with it.
+/// The same images in class folders and in shards, and lists of them; all goes with it.
 class Files {
  public:
   explicit Files(const LoaderBenchOptions& options) : folder_(options.folder, "bench loader") {
     fs::create_directories(shards());
-    make_pictures(options);
+    make_images(options);
   }
 
-  fs::path pictures() const { return file("pictures"); }
+  fs::path images() const { return file("pictures"); }
   fs::path shards() const { return file("shards"); }
   fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
@@ -117,7 +117,7 @@ class Files {
     std::ofstream stream(path);
     for (std::int64_t i = 0; i < lines; ++i) {
       const auto at = static_cast<std::size_t>(i) % names_.size();
-      stream << "pictures/" << names_[at] << ' ' << label(at) << '\n';
+      stream << "images/" << names_[at] << ' ' << label(at) << '\n';
     }
     TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", path.string(), "'");
     return path;
@@ -126,7 +126,7 @@ class Files {
  private:
   std::size_t label(std::size_t i) const { return i * kClasses / images_; }
 
-  void make_pictures(const LoaderBenchOptions& options) {
+  void make_images(const LoaderBenchOptions& options) {
     images_ = static_cast<std::size_t>(options.images);
     for (std::size_t begin = 0; begin < images_; begin += kImagesPerShard) {
       const std::size_t end = std::min(begin + kImagesPerShard, images_);
@@ -134,13 +134,13 @@ class Files {
       at::parallel_for(
           0, static_cast<std::int64_t>(encoded.size()), 1, [&](std::int64_t i, std::int64_t stop) {
             for (; i < stop; ++i) {
-              encoded[i] = encode_jpeg(make_picture(static_cast<std::int64_t>(begin) + i), options.quality);
+              encoded[i] = encode_jpeg(make_image(static_cast<std::int64_t>(begin) + i), options.quality);
             }
           });
-      TarWriter shard(shards() / fmt::format("pictures-{:06}.tar", begin / kImagesPerShard));
+      TarWriter shard(shards() / fmt::format("images-{:06}.tar", begin / kImagesPerShard));
       for (std::size_t i = begin; i < end; ++i) {
         const std::string& bytes = encoded[i - begin];
-        write_picture(i, bytes);
+        write_image(i, bytes);
         shard.add(fmt::format("{:08}.jpg", i), bytes);
         shard.add(fmt::format("{:08}.cls", i), std::to_string(label(i)));
       }
@@ -148,11 +148,11 @@ class Files {
     }
   }
 
-  void write_picture(std::size_t i, const std::string& bytes) {
+  void write_image(std::size_t i, const std::string& bytes) {
     bytes_ += static_cast<double>(bytes.size());
     // Sorted by name they are in the order of the shards.
     names_.push_back(fmt::format("class_{:02}/picture_{:08}.jpg", label(i), i));
-    const fs::path path = pictures() / names_.back();
+    const fs::path path = images() / names_.back();
     fs::create_directories(path.parent_path());
     std::ofstream stream(path, std::ios::binary);
     stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -307,9 +307,9 @@ std::int64_t turn_of(const LoaderBenchOptions& options) { return kTurnBatches * 
 
 void take_turns(const LoaderBenchOptions& options, const Files& files, const std::function<void()>& done,
                 LoaderReport& report) {
-  const auto pictures = only_part(files.pictures()), shards = only_part(files.shards());
+  const auto images = only_part(files.images()), shards = only_part(files.shards());
   std::optional<Rival> rival;
-  if (!options.python.empty()) rival.emplace(options, files, pictures);
+  if (!options.python.empty()) rival.emplace(options, files, images);
 
   std::vector<Work> all = works(options.image_size);
   Laps two_workers, from_shards;
@@ -317,7 +317,7 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, const std
   for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
     for (std::int64_t begin = 0; begin < options.images; begin += turn) {
       const std::int64_t end = std::min(begin + turn, options.images);
-      const SampleSubset subset = part_of(pictures, begin, end);
+      const SampleSubset subset = part_of(images, begin, end);
       // Next to the turn they are compared with.
       const View& view = all.front().view;
       from_shards.add(our_turn(part_of(shards, begin, end), view, 1, batch));
@@ -414,7 +414,7 @@ void measure_memory(const LoaderBenchOptions& options, const Files& files, Loade
 
 LoaderReport measure_loader(const LoaderBenchOptions& options) {
   const std::int64_t turns = (options.images + turn_of(options) - 1) / turn_of(options);
-  constexpr std::int64_t kBefore = 2;  // pictures, and memory
+  constexpr std::int64_t kBefore = 2;  // images, and memory
   const auto done = begin_progress(options.progress, kBefore + turns * options.repeats);
   const Files files(options);
   done();

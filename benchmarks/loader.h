@@ -1,4 +1,4 @@
-// Batches of JPEGs from a folder, beside torchvision's transforms of Pillow's pictures, on the same files.
+// Batches of JPEGs from a folder, beside torchvision's transforms of Pillow's images, on the same files.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,8 @@ StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
   setting.config = options.model;
   set_defaults(setting.config);
   setting.channels_last = options.channels_last.value_or(setting.config.family->channels_last);
-  constexpr std::int64_t kUntilRecorded = 6;  // steps, with TPGM: before that memory is not what it will be
-  setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilRecorded : 0);
+  constexpr std::int64_t kUntilCaptured = 6;  // steps, with TPGM: before that memory is not what it will be
+  setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilCaptured : 0);
   setting.warmup_s = cuda && !options.warmup ? 2 : 0;
   setting.repeats = options.repeats.value_or(repeats);
   const auto model = make_model(setting, options);
@@ -100,7 +100,7 @@ void OurStep::step() {
 
 double OurStep::radius_data_mib() const {
   const double bytes = radius_.images.defined() ? static_cast<double>(radius_.images.nbytes()) : 0;
-  return (recorded() ? 2 : 1) * bytes / (1 << 20);
+  return (captured() ? 2 : 1) * bytes / (1 << 20);
 }
 
 std::vector<double> OurStep::losses() const {

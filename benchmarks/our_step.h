@@ -40,7 +40,7 @@ class OurStep {
   double radius_data_mib() const;
 
   /// Whether steps are replayed from a CUDA graph.
-  bool recorded() const { return training_step_->recorded() > 0; }
+  bool captured() const { return training_step_->captured() > 0; }
 
   std::shared_ptr<Classifier> model() const { return model_; }
   const StepBatch& batch() const { return batch_; }

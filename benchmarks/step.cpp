@@ -57,7 +57,7 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   for (std::int64_t i = 0; i < setting.warmup; ++i) {
     runner.call();
     // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
-    // the memory of a graph is taken when it is recorded.
+    // the memory of a graph is taken when it is captured.
     if (i < 2) runner.meter->reset();
   }
   settle(runner, setting.warmup_s, device);
@@ -114,7 +114,7 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
     times.training_ms = median(runner.laps);
     times.training_peak = runner.meter->peak();
     times.losses = ours.losses();
-    times.recorded = ours.recorded();
+    times.captured = ours.captured();
     model = ours.model();
     batch = ours.batch();
   }
@@ -172,7 +172,7 @@ struct Runnable {
     row->times.training_ms = median(runner.laps);
     row->times.training_peak = peak.value_or(runner.meter->peak());
     row->times.losses = ours->losses();
-    row->times.recorded = ours->recorded();
+    row->times.captured = ours->captured();
     row->times.radius_data_mib = ours->radius_data_mib();
   }
 };

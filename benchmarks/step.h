@@ -64,7 +64,7 @@ struct StepTimes {
   std::string name;  ///< "torchvision 0.28.0, eager"
   std::string torch;
   std::string error;      ///< why there are none, in one line
-  bool recorded = false;  ///< in a CUDA graph, of ours
+  bool captured = false;  ///< in a CUDA graph, of ours
   double training_ms = 0, inference_ms = 0;
   std::optional<double> plain_ms;  ///< of plain fine-tuning's training steps between this row's
   PeakMemory training_peak, inference_peak;

@@ -105,7 +105,7 @@ Json as_json(const StepRun& run, const StepReport& report) {
     rivals.push_back(json);
   }
   auto own = as_json(run, ours);
-  own["cuda_graph"] = ours.recorded;
+  own["cuda_graph"] = ours.captured;
   return {{"ours", own}, {"rivals", rivals}};
 }
 
@@ -157,7 +157,7 @@ Json as_json(const StepTimes& times, const Bases& bases, bool ours) {
   if (times.training_peak.reserved_mib > 0) json["reserved_mib"] = times.training_peak.reserved_mib;
   if (const auto beyond = bases.beyond(times); beyond && ours) json["copies_beyond_plain"] = *beyond;
   if (times.radius_data_mib > 0) json["radius_data_mib"] = times.radius_data_mib;
-  if (ours) json["cuda_graph"] = times.recorded;
+  if (ours) json["cuda_graph"] = times.captured;
   json["loss"] = bases.loss(times);
   json["losses"] = times.losses;
   return json;
@@ -229,7 +229,7 @@ std::string to_text(const StepRun& run, const StepReport& report, const LoopTime
       "\nMedians of {} after {}{} that do not count, LibTorch {}. A step is forward, backward and AdamW, as\n"
       "'tpgm train' makes it{}; evaluation comes after all of them.\n",
       report.setting.repeats, report.setting.warmup, waited(report.setting), ours.torch,
-      ours.recorded ? ": replayed from a CUDA graph" : "");
+      ours.captured ? ": replayed from a CUDA graph" : "");
   if (report.rivals.empty()) {
     fmt::format_to(out, "{}\n", kNoPython);
   } else {
@@ -307,7 +307,7 @@ std::string to_text(const StepRun& run, const MethodsReport& report) {
     std::vector<std::string> launched, alone;
     for (const auto& each : report.ours) {
       if (!each.times.error.empty()) continue;
-      if (!each.times.recorded) launched.push_back(each.times.name);
+      if (!each.times.captured) launched.push_back(each.times.name);
       if (each.method != "ft" && !each.times.plain_ms) alone.push_back(each.times.name);
     }
     if (!alone.empty() && bases.plain) {

@@ -1,4 +1,4 @@
-// Data: a data set's domains, sets that share no picture, and batches that are the same on every run.
+// Data: a data set's domains, sets that share no image, and batches that are the same on every run.
 //   example-5-data [DATA_SET] [TRAINING_DOMAIN]; by default the built-in glyphs. `tpgm data check` takes the
 //   same data sets.
 #include <fmt/format.h>
@@ -14,18 +14,18 @@ int main(int argc, char** argv) try {
   const auto task = tpgm::make_task(data, domain, {domain}, tpgm::SplitOptions().seed(0));
   for (const auto& note : task.notes) fmt::print("{}\n", note);
 
-  // Training pictures are cropped at random; those of glyphs are small and keep most of themselves.
+  // Training images are cropped at random; those of glyphs are small and keep most of themselves.
   const auto view = tpgm::TrainViewOptions().image_size(32).scale({0.7, 1}).hflip(0);
   const auto options = tpgm::LoaderOptions().batch_size(256).channels(1).shuffle(true).cache(1 << 28);
   tpgm::Loader loader(task.train, view, tpgm::LoaderOptions(options).workers(2));
   loader.start(/*epoch=*/0);
-  int64_t pictures = 0;
+  int64_t images = 0;
   at::Tensor last;
   while (auto batch = loader.next()) {
-    pictures += batch->images.size(0);
+    images += batch->images.size(0);
     last = batch->images;
   }
-  fmt::print("an epoch of {} batches, {} pictures\n", loader.batches(), pictures);
+  fmt::print("an epoch of {} batches, {} images\n", loader.batches(), images);
 
   // Another loader, with another number of threads, at the end of the epoch: the same bytes.
   tpgm::Loader other(task.train, view, tpgm::LoaderOptions(options).workers(1));
@@ -33,7 +33,7 @@ int main(int argc, char** argv) try {
   const bool same = other.next()->images.equal(last);
   fmt::print("the last batch is {}\n",
              same ? "the same with one worker, and without those before it" : "ANOTHER");
-  return same && pictures == task.train.size() ? 0 : 1;
+  return same && images == task.train.size() ? 0 : 1;
 } catch (const c10::Error& error) {
   fmt::print(stderr, "{}\n", error.what_without_backtrace());
   return 1;

@@ -14,8 +14,8 @@
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/file.h"
-#include "tpgm/models/registry.h"
 #include "tpgm/models/families.h"
+#include "tpgm/models/registry.h"
 #include "tpgm/weights/read.h"
 #include "tpgm/weights/save.h"
 

@@ -1,4 +1,4 @@
-// `tpgm data`: a table of its subcommands, and what commands that load pictures share.
+// `tpgm data`: a table of its subcommands, and what commands that load images share.
 #include "tools/data.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace tpgm::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"check", "classes, sizes, unreadable files, pictures in two parts", configure_data_check},
+    {"check", "classes, sizes, unreadable files, images in two parts", configure_data_check},
     {"split", "lists for training, radii and selection, none in two of them", configure_data_split},
     {"shards", "folders or lists into tar shards", configure_data_shards},
     {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
@@ -38,8 +38,8 @@ Run configure_data(CLI::App& app) {
   };
 }
 
-std::string pictures_text(size_t count) {
-  return count == 1 ? "1 picture" : fmt::format("{} pictures", grouped(static_cast<int64_t>(count)));
+std::string images_text(size_t count) {
+  return count == 1 ? "1 image" : fmt::format("{} images", grouped(static_cast<int64_t>(count)));
 }
 
 std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names) {
@@ -56,7 +56,7 @@ std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::
   return parts;
 }
 
-size_t count_pictures(const std::vector<Dataset::Part>& parts) {
+size_t count_images(const std::vector<Dataset::Part>& parts) {
   size_t count = 0;
   for (const auto& part : parts) count += static_cast<size_t>(part->size());
   return count;

@@ -1,4 +1,4 @@
-// What `tpgm data` consists of, and the options of commands that load pictures.
+// What `tpgm data` consists of, and the options of commands that load images.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ Run configure_data_glyphs(CLI::App& app);
 Run configure_data_shards(CLI::App& app);
 Run configure_data_split(CLI::App& app);
 
-/// "1,234 pictures".
-std::string pictures_text(size_t count);
+/// "1,234 images".
+std::string images_text(size_t count);
 
 /// The parts called `names`, in that order, or all if there are none. A domain means all of its splits.
 std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names);
-size_t count_pictures(const std::vector<Dataset::Part>& parts);
+size_t count_images(const std::vector<Dataset::Part>& parts);
 
 /// Says on stderr what was found and not taken.
 void print_notes(const char* command, const Dataset& data);

@@ -41,18 +41,18 @@ std::vector<int64_t> sorted_nonzero(std::vector<int64_t> counts) {
 }
 
 void print(const Dataset& data, const DatasetReport& report, bool per_class) {
-  int64_t pictures = 0;
-  for (const auto& part : report.parts) pictures += part.pictures;
+  int64_t images = 0;
+  for (const auto& part : report.parts) images += part.images;
   fmt::print("{}: {} classes, {} parts, {}\n\n", data.where(), data.classes().size(), report.parts.size(),
-             pictures_text(static_cast<size_t>(pictures)));
+             images_text(static_cast<size_t>(images)));
   size_t width = 4;
   for (const auto& part : report.parts) width = std::max(width, part.title.size());
-  fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", "part", width, "classes", "pictures",
+  fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", "part", width, "classes", "images",
              "per class", "width", "height", "size");
   for (const auto& part : report.parts) {
     const auto counts = sorted_nonzero(part.per_class);
     fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", part.title, width, counts.size(),
-               grouped(part.pictures), range_text(counts), range_text(part.widths), range_text(part.heights),
+               grouped(part.images), range_text(counts), range_text(part.widths), range_text(part.heights),
                bytes_text(static_cast<size_t>(part.bytes)));
   }
   fmt::print("\nper class, width, height: smallest-middle-largest\n");
@@ -80,8 +80,8 @@ void print_problems(const Items& items, size_t most, const std::string& title, c
 
 void print_problems(const DatasetReport& report) {
   print_problems(
-      report.unreadable, kMostShown,
-      fmt::format("{} cannot be read:", pictures_text(report.unreadable.size())), [](const BadImage& bad) {
+      report.unreadable, kMostShown, fmt::format("{} cannot be read:", images_text(report.unreadable.size())),
+      [](const BadImage& bad) {
         return fmt::format("{}: {}", printable(bad.place, kMaxPath), printable(bad.reason, kMaxPath));
       });
   std::vector<Twins> apart, relabelled, within;
@@ -91,14 +91,14 @@ void print_problems(const DatasetReport& report) {
   const auto text = [](const Twins& twins) {
     return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
   };
-  print_problems(apart, kMostShown, fmt::format("{} are in two parts:", pictures_text(apart.size())), text);
+  print_problems(apart, kMostShown, fmt::format("{} are in two parts:", images_text(apart.size())), text);
   print_problems(
       relabelled, kMostNoted,
-      fmt::format("{} are there with two labels (a note, not an error):", pictures_text(relabelled.size())),
+      fmt::format("{} are there with two labels (a note, not an error):", images_text(relabelled.size())),
       text);
-  print_problems(
-      within, kMostNoted,
-      fmt::format("{} are in one part twice (a note, not an error):", pictures_text(within.size())), text);
+  print_problems(within, kMostNoted,
+                 fmt::format("{} are in one part twice (a note, not an error):", images_text(within.size())),
+                 text);
 }
 
 void print_missing(const Dataset& data, const DatasetReport& report) {
@@ -130,7 +130,7 @@ nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report)
       return sorted.empty() ? Json::array() : Json{sorted.front(), sorted[sorted.size() / 2], sorted.back()};
     };
     json["parts"].push_back({{"name", safe(part.title)},
-                             {"pictures", part.pictures},
+                             {"pictures", part.images},
                              {"bytes", part.bytes},
                              {"per_class", part.per_class},
                              {"width", range(part.widths)},
@@ -152,10 +152,10 @@ int check(const Arguments& args) {
   if (!args.class_list.empty()) options.classes(load_class_list(args.class_list));
   const Dataset data(args.where, options);
   const auto parts = parts_of(data, args.domains);
-  const size_t pictures = count_pictures(parts);
+  const size_t images = count_images(parts);
   DatasetReport report;
   {
-    Progress progress("tpgm data check", pictures, pictures_text);
+    Progress progress("tpgm data check", images, images_text);
     report = check_dataset(data, parts, args.max_pixels, progress.callback());
   }
   const auto unused = unused_labels(data);
@@ -170,9 +170,9 @@ int check(const Arguments& args) {
     print(data, report, args.per_class);
     print_missing(data, report);
     print_problems(report);
-    print_problems(unused, kMostShown, "Labels that no picture has (do they count from 1?):",
+    print_problems(unused, kMostShown, "Labels that no image has (do they count from 1?):",
                    [](const auto& label) { return label; });
-    if (fine) fmt::print("\nEvery picture can be read, and none is in two parts.\n");
+    if (fine) fmt::print("\nEvery image can be read, and none is in two parts.\n");
   }
   return fine ? 0 : 1;
 }

@@ -55,13 +55,13 @@ void print_fonts(const GlyphFonts& fonts) {
   print_row("faces", faces);
 }
 
-void print_pictures(const std::vector<GlyphPicture>& pretrain, const std::vector<GlyphPicture>& task) {
+void print_images(const std::vector<GlyphImage>& pretrain, const std::vector<GlyphImage>& task) {
   std::array<Row, kGlyphSplits.size()> counts{};
   int64_t clipped = 0;
-  for (const auto* pictures : {&pretrain, &task}) {
-    for (const auto& picture : *pictures) {
-      ++counts[static_cast<size_t>(picture.split)][static_cast<size_t>(picture.domain)];
-      clipped += picture.clipped;
+  for (const auto* images : {&pretrain, &task}) {
+    for (const auto& image : *images) {
+      ++counts[static_cast<size_t>(image.split)][static_cast<size_t>(image.domain)];
+      clipped += image.clipped;
     }
   }
   for (size_t i = 0; i < counts.size(); ++i) print_row(kGlyphSplits[i], counts[i]);
@@ -108,7 +108,7 @@ void write_sheets(const GlyphFonts& fonts, const std::filesystem::path& path) {
   }
 }
 
-std::vector<GlyphPicture> draw(const char* what, const std::vector<GlyphFace>& faces) {
+std::vector<GlyphImage> draw(const char* what, const std::vector<GlyphFace>& faces) {
   Progress progress(fmt::format("tpgm data glyphs: {}", what), faces.size(), faces_text);
   return draw_glyphs(faces, progress.callback());
 }
@@ -129,7 +129,7 @@ int data_glyphs(const Arguments& args) {
     write_glyphs(pretrain, task, output->partial(),
                  args.format == "shards" ? GlyphFormat::kShards : GlyphFormat::kFolders);
     output->commit();
-    print_pictures(pretrain, task);
+    print_images(pretrain, task);
     fmt::print("{}, in {:.1f} s\n", args.output,
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }

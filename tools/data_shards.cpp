@@ -23,14 +23,14 @@ int shards(const Arguments& args) {
   const Dataset data(args.where);
   print_notes("data shards", data);
   const auto parts = parts_of(data, args.domains);
-  const size_t pictures = count_pictures(parts);
+  const size_t images = count_images(parts);
   {
-    Progress progress("tpgm data shards", pictures, pictures_text);
+    Progress progress("tpgm data shards", images, images_text);
     write_shards(data, parts, args.output,
                  ShardOptions().shard_bytes(shard_bytes).max_pixels(args.max_pixels), progress.callback());
   }
-  fmt::print("{}\n{} of {} classes in {} parts\n", args.output, pictures_text(pictures),
-             data.classes().size(), parts.size());
+  fmt::print("{}\n{} of {} classes in {} parts\n", args.output, images_text(images), data.classes().size(),
+             parts.size());
   return 0;
 }
 

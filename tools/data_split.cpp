@@ -44,7 +44,7 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
   for (const auto& [name, subset] : sets) {
     for (const int64_t i : subset->indices) set_of.emplace(subset->samples->place(i), name);
   }
-  Progress progress("tpgm data split, comparing contents", count_pictures(parts), pictures_text);
+  Progress progress("tpgm data split, comparing contents", count_images(parts), images_text);
   const auto report = check_dataset(data, parts, kMaxPixels, progress.callback());
   std::map<std::string, std::pair<std::string, std::string>>
       seen;  // first of its kind: a set, and a place in it
@@ -56,7 +56,7 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
           seen.emplace(twins.first, std::pair(set->second, place)).first->second;
       TORCH_CHECK(other == set->second, "'", printable(other_place, kMaxPath), "' in ", other, " and '",
                   printable(place, kMaxPath), "' in ", set->second,
-                  " are the same picture; remove one of them");
+                  " are the same image; remove one of them");
     }
   }
 }
@@ -85,7 +85,7 @@ int split_data(Arguments args) {
   const auto add = [&](const char* name, double share, const SampleSubset& subset) {
     if (share == 0) return;
     TORCH_CHECK(subset.size() > 0, "nothing is left for --", name, " ", share, " of ", made.train.size(),
-                " pictures; raise it, or --fraction, or give 0 to do without");
+                " images; raise it, or --fraction, or give 0 to do without");
     made_sets.emplace_back(name, &subset);
   };
   add("radius", args.radius, made.radius);
@@ -93,7 +93,7 @@ int split_data(Arguments args) {
   add("test", args.test, made.test);
   Sets sets = made_sets;
   std::vector<Dataset::Part> parts = {part};
-  std::vector<SampleSubset> others;  // which none of the pictures may be in
+  std::vector<SampleSubset> others;  // which none of the images may be in
   others.reserve(data.parts().size());
   for (const auto& other : data.parts()) {
     if (other == part) continue;
@@ -113,7 +113,7 @@ int split_data(Arguments args) {
                 "'; rename one of them, or split another");
     write_image_list(*subset.samples, subset.indices, folder.partial() / file);
     summary += fmt::format("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
-                           pictures_text(static_cast<size_t>(subset.size())));
+                           images_text(static_cast<size_t>(subset.size())));
   };
   for (const auto& [name, subset] : made_sets)
     write(part->domain.empty() ? name : part->domain + "/" + name, *subset);

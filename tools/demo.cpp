@@ -28,7 +28,7 @@ Plain fine-tuning (FT) is compared with methods that keep the model near its pre
 
 constexpr const char* kNext =
     R"(
-On your own pictures (class folders) and checkpoint (Hugging Face, open_clip, timm, torchvision, .pt or .safetensors):
+On your own images (class folders) and checkpoint (Hugging Face, open_clip, timm, torchvision, .pt or .safetensors):
   tpgm data check my-images
   tpgm train --checkpoint my-clip --head zeroshot --data-dir my-images --method tpgm --every end -o run
   tpgm report run -o run.html

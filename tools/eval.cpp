@@ -38,13 +38,13 @@ void print(const Arguments& args, const std::vector<EvaluatedRow>& rows) {
   fmt::print("{}", to_text(results_table(results_of(rows, &Accuracy::top1), "Top-1 accuracy (%)")));
   if (args.top5)
     fmt::print("\n{}", to_text(results_table(results_of(rows, &Accuracy::top5), "Top-5 accuracy (%)")));
-  std::vector<std::string> pictures;
+  std::vector<std::string> images;
   for (size_t t = 0; t < rows.front().results.size(); ++t)
-    pictures.push_back(fmt::format("{} {}", printable((*rows.front().tests)[t].name),
-                                   grouped(rows.front().results[t].pictures)));
-  fmt::print("\n{}Pictures: {}.", scored_text(rows), fmt::join(pictures, ", "));
+    images.push_back(fmt::format("{} {}", printable((*rows.front().tests)[t].name),
+                                 grouped(rows.front().results[t].images)));
+  fmt::print("\n{}Images: {}.", scored_text(rows), fmt::join(images, ", "));
   if (const int64_t skipped = skipped_of(rows); skipped > 0)
-    fmt::print(" {} skipped.", pictures_text(static_cast<size_t>(skipped)));
+    fmt::print(" {} skipped.", images_text(static_cast<size_t>(skipped)));
   fmt::print("\n");
 }
 
@@ -66,12 +66,12 @@ int eval(const Arguments& args) {
   if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class);
   open_tests(rows, args.head, note);
 
-  size_t pictures = 0;
+  size_t images = 0;
   for (const auto& row : rows) {
-    for (const auto& test : *row.tests) pictures += static_cast<size_t>(test.subset.size());
+    for (const auto& test : *row.tests) images += static_cast<size_t>(test.subset.size());
   }
   {
-    Progress progress("tpgm eval", pictures, pictures_text);
+    Progress progress("tpgm eval", images, images_text);
     evaluate(rows, args.head, device, progress.callback(), note);
   }
   if (csv) write(*csv, to_csv(rows));
@@ -108,8 +108,8 @@ Run configure_eval(CLI::App& app) {
       "the checkpoint says, else the data's");
   flags.add(app, "--model");
   app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
-  flags.add_pictures(app);
-  flags.add(app, "-b,--batch-size", "Pictures at a time");
+  flags.add_images(app);
+  flags.add(app, "-b,--batch-size", "Images at a time");
   flags.add(app, "--device");
   flags.add(app, "--amp", "Compute in bf16 where that is safe");
   app.add_flag("--top5", args->top5, "A second table: the right class is among the first five");

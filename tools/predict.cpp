@@ -1,4 +1,4 @@
-// `tpgm predict`: logits or features of pictures.
+// `tpgm predict`: logits or features of images.
 #include <ATen/ops/cat.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,7 +52,7 @@ void print(const Arguments& args, const std::vector<Predictions>& all, size_t sk
     return;
   }
   for (const auto& each : all) {
-    fmt::print("{}: {}, {} {}", printable(each.part->title()), pictures_text(each.indices.size()),
+    fmt::print("{}: {}, {} {}", printable(each.part->title()), images_text(each.indices.size()),
                each.rows.size(1), args.features ? "features" : "logits");
     if (each.labelled > 0 && !args.features) {
       fmt::print(", accuracy {:.2f} % over {} classes", each.accuracy(),
@@ -62,12 +62,12 @@ void print(const Arguments& args, const std::vector<Predictions>& all, size_t sk
     }
     fmt::print("\n");
   }
-  if (skipped > 0) fmt::print("{} skipped\n", pictures_text(skipped));
+  if (skipped > 0) fmt::print("{} skipped\n", images_text(skipped));
 }
 
-std::string text_of(const Pictures& pictures, const TrainOptions& options) {
-  const auto view = view_of(pictures);
-  return fmt::format("{} pixels, crop_pct {:.4g}, {}, decode {}, mean {}, std {}", pictures.eval.image_size(),
+std::string text_of(const Images& images, const TrainOptions& options) {
+  const auto view = view_of(images);
+  return fmt::format("{} pixels, crop_pct {:.4g}, {}, decode {}, mean {}, std {}", images.eval.image_size(),
                      *view.crop_pct, to_text(*view.interpolation), to_text(options.decode),
                      fmt::join(view.mean, " "), fmt::join(view.std, " "));
 }
@@ -111,16 +111,15 @@ int run_predict(Arguments args) {
   Classifier& model = *given.loaded.model;
   model.to(device);
   to_channels_last(model);
-  const auto pictures = make_pictures(options, model, given.loaded.metadata, device);
+  const auto images = make_images(options, model, given.loaded.metadata, device);
   std::vector<Predictions> all;
   size_t skipped = 0;
   {
-    Progress progress("tpgm predict", count_pictures(parts), pictures_text);
+    Progress progress("tpgm predict", count_images(parts), images_text);
     PredictOptions predict_options{args.features, options.amp, options.classes == ScoredClasses::kSubset,
                                    progress.callback()};
     for (const auto& part : parts) {
-      Loader loader(all_of(part), pictures.eval,
-                    LoaderOptions(pictures.loader).batch_size(options.batch_size));
+      Loader loader(all_of(part), images.eval, LoaderOptions(images.loader).batch_size(options.batch_size));
       auto predictions = predict(model, part, loader, predict_options);
       if (predictions.rows.defined()) all.push_back(std::move(predictions));
       for (const auto& bad : loader.skipped())
@@ -129,19 +128,19 @@ int run_predict(Arguments args) {
       skipped += loader.skipped().size();
     }
   }
-  TORCH_CHECK(!all.empty(), "[predict] no picture of '", args.where, "' could be read");
-  // Pictures without labels are still told apart by the head's names.
+  TORCH_CHECK(!all.empty(), "[predict] no image of '", args.where, "' could be read");
+  // Images without labels are still told apart by the head's names.
   auto classes = data.classes();
   if (classes.empty()) classes = given.head.empty() ? given.classes : load_zero_shot(given.head).class_names;
   Metadata metadata;
   keys::kModel.copy(given.loaded.metadata, metadata);
-  keys::kView.set(metadata, view_of(pictures));
+  keys::kView.set(metadata, view_of(images));
   if (!classes.empty()) keys::kClasses.set(metadata, classes);
   save(args, all, metadata);
   const auto text = to_csv(all, classes);
   csv.write(text.data(), text.size());
   csv.commit();
-  if (!args.json) fmt::print("{}\n{}\nseen as {}\n", args.output, args.csv, text_of(pictures, options));
+  if (!args.json) fmt::print("{}\n{}\nseen as {}\n", args.output, args.csv, text_of(images, options));
   print(args, all, skipped);
   return 0;
 }
@@ -155,10 +154,10 @@ Run configure_predict(CLI::App& app) {
   flags.add(app, "--model");
   app.add_option("--head", args->head, "A head made by 'tpgm zeroshot'; default: the checkpoint's own");
   app.add_option("--data-dir", args->where,
-                 "The pictures, as 'tpgm data check' takes them; those in one folder need no label")
+                 "The images, as 'tpgm data check' takes them; those in one folder need no label")
       ->required();
   app.add_option("-o,--output", args->output,
-                 "The .safetensors file to write: logits (or features) [pictures, n] and labels [pictures]")
+                 "The .safetensors file to write: logits (or features) [images, n] and labels [images]")
       ->required();
   app.add_option("--csv", args->csv,
                  "Part, file, label and prediction of each row; default: the output's name with .csv");
@@ -173,9 +172,9 @@ Run configure_predict(CLI::App& app) {
       app, "--class-list",
       "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
       "the checkpoint says, else the data's");
-  flags.add_pictures(app);
+  flags.add_images(app);
   flags.add(app, "--cache");
-  flags.add(app, "-b,--batch-size", "Pictures at a time");
+  flags.add(app, "-b,--batch-size", "Images at a time");
   flags.add(app, "--device");
   flags.add(app, "--amp", "Compute in bf16 where that is safe");
   app.add_flag("--json", args->json, "The summary for a program to read");

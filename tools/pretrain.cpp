@@ -22,7 +22,8 @@ Run configure_pretrain(CLI::App& app) {
     bool dry_run = false, json = false;
   };
   auto args = std::make_shared<Arguments>();
-  app.add_option("-c,--config", args->config, "Recipe: TOML file whose keys are these flags; flags override it");
+  app.add_option("-c,--config", args->config,
+                 "Recipe: TOML file whose keys are these flags; flags override it");
   app.add_option("--resume", args->resume, "Resume the run in this folder, bit-exactly");
   app.add_flag("--dry-run", args->dry_run,
                "Print the effective recipe, the sizes of splits, steps and memory, without training");

@@ -106,11 +106,10 @@ void print(const Arguments& args, const std::vector<Projected>& results, const s
     fmt::print("{}\n", files[k].string());
     if (args.radius_steps > 0)
       fmt::print("mu {}: loss {:.4f} at first, {:.4f} in the end, on {} of {}\n", results[k].mu,
-                 results[k].first_loss, results[k].last_loss,
-                 pictures_text(static_cast<size_t>(part->size())),
+                 results[k].first_loss, results[k].last_loss, images_text(static_cast<size_t>(part->size())),
                  printable(part->title().empty() ? args.where : part->title(), kMaxPath));
   }
-  if (skipped > 0) fmt::print("{} skipped\n", pictures_text(skipped));
+  if (skipped > 0) fmt::print("{} skipped\n", images_text(skipped));
   fmt::print("'tpgm convert --to' gives {} back in another library's names\n",
              files.size() == 1 ? "it" : "them");
 }
@@ -174,7 +173,7 @@ Run configure_project(CLI::App& app) {
       ->required();
   app.add_option("--checkpoint", args->checkpoint, "The fine-tuned checkpoint, with its head")->required();
   app.add_option("--radius-data", args->where,
-                 "Pictures that neither was trained on, as 'tpgm data check' takes them")
+                 "Images that neither was trained on, as 'tpgm data check' takes them")
       ->required();
   app.add_option(
          "-o,--output", args->output,
@@ -194,7 +193,7 @@ Run configure_project(CLI::App& app) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--radius-lr", args->radius_lr, "Learning rate of the radii (Adam)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--radius-batch-size", args->radius_batch_size, "Pictures of an update")
+  app.add_option("--radius-batch-size", args->radius_batch_size, "Images of an update")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--init", args->init, "First radius: half of the distance, or eps (1e-8)")
       ->check(parses(parse_word<RadiusInit>));
@@ -213,7 +212,7 @@ Run configure_project(CLI::App& app) {
       "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
       "the checkpoint says, else the data's");
   flags.add(app, "--seed", "Of the order of the radius data");
-  flags.add_pictures(app);
+  flags.add_images(app);
   flags.add(app, "--cache");
   flags.add(app, "--device");
   flags.add(app, "--amp", "Compute in bf16 where that is safe");

@@ -143,21 +143,27 @@ int run_all(const Arguments& args) {
 Run configure_reproduce(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   app.add_option("tables", args->tables,
-                 "Tables: names in 'tpgm list recipes', or folders with a paper.csv; a folder of such folders stands for all of them");
-  app.add_option(
-      "-o,--output", args->output,
-      "Output folder, with a folder for each table that has its runs, table.md, table.tex and table.csv. The same command resumes where it was stopped");
-  app.add_option("--rows", args->rows, "Rows to run, by recipe or label: ft,tpgm; rows that they depend on run, too");
-  app.add_option("--seeds", args->seeds, "Random seeds for all rows that train, instead of the recipes': 0,1,2");
+                 "Tables: names in 'tpgm list recipes', or folders with a paper.csv; a folder of such "
+                 "folders stands for all of them");
+  app.add_option("-o,--output", args->output,
+                 "Output folder, with a folder for each table that has its runs, table.md, table.tex and "
+                 "table.csv. The same command resumes where it was stopped");
+  app.add_option("--rows", args->rows,
+                 "Rows to run, by recipe or label: ft,tpgm; rows that they depend on run, too");
+  app.add_option("--seeds", args->seeds,
+                 "Random seeds for all rows that train, instead of the recipes': 0,1,2");
   app.add_option(
          "--scale", args->scale,
-         "Scale down the plan: this fraction of the images (--fraction, --test-fraction), of the epochs (at least 1; also of warm-up, probing, patience and --decay-epochs) and of the radius steps at the end. Options given on the command line, batch sizes and learning rates are not scaled")
+         "Scale down the plan: this fraction of the images (--fraction, --test-fraction), of the epochs (at "
+         "least 1; also of warm-up, probing, patience and --decay-epochs) and of the radius steps at the "
+         "end. Options given on the command line, batch sizes and learning rates are not scaled")
       ->check(CLI::Range(1e-9, 1.0));
   app.add_option("--recipes", args->recipes,
                  "Folder of tables; default: ./recipes, then the recipes installed with this program");
   app.add_option("-j,--jobs", args->jobs, "Number of parallel runs")->check(CLI::Range(1, 1024));
   app.add_flag("--dry-run", args->dry_run,
-               "Print the plan: runs, steps and images of each row, and how long they would take here, estimated from a few real steps");
+               "Print the plan: runs, steps and images of each row, and how long they would take here, "
+               "estimated from a few real steps");
   app.add_option("--measure", args->measure, "")->group("");  // for this program itself
   app.add_flag("--json", args->json, "Print the tables as JSON");
   // What the recipes alone decide: a method's own options would be refused by all other rows.

@@ -37,7 +37,7 @@ void print_plan(const std::vector<Job>& jobs) {
     fmt::print("{:<40} {:>9} steps\n", job.name, grouped(cost.steps));
     all += cost;
   }
-  fmt::print("{} runs, {} steps, {} pictures trained on\n", jobs.size(), grouped(all.steps),
+  fmt::print("{} runs, {} steps, {} images trained on\n", jobs.size(), grouped(all.steps),
              grouped(all.training));
 }
 

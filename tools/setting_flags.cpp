@@ -89,7 +89,7 @@ void SettingFlags::add(CLI::App& app, const std::string& names, const std::strin
   TORCH_CHECK(flags_.contains(key), "[SettingFlags] no option '", key, "'");
 }
 
-void SettingFlags::add_pictures(CLI::App& app) {
+void SettingFlags::add_images(CLI::App& app) {
   for (const auto& key : keys_with(Trait::kImage)) {
     // The table's own help is about the other images of a run.
     add(app, fmt::format("{}--{}", key == "workers" ? "-j," : "", key),

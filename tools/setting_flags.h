@@ -16,9 +16,9 @@ class SettingFlags {
  public:
   /// "-b,--batch-size"; `help` in place of the table's where a command means something narrower.
   void add(CLI::App& app, const std::string& names, const std::string& help = "");
-  /// How pictures are seen and read: --crop-pct, --mean, --std, --interpolation, --decode, --workers,
+  /// How images are seen and read: --crop-pct, --mean, --std, --interpolation, --decode, --workers,
   /// --on-bad-image, --max-pixels.
-  void add_pictures(CLI::App& app);
+  void add_images(CLI::App& app);
   /// All of them, and those of the methods, in groups; but for the keys in `without`.
   void add_all(CLI::App& app, const std::vector<std::string>& without = {});
   /// Those that were on the command line.

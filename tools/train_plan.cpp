@@ -43,7 +43,7 @@ void print_plan(const TrainOptions& options) {
              names_text(excluded));
 
   const int64_t per_epoch = setup.data.train.size() / o.batch_size / o.grad_accum_steps;
-  fmt::print("#\n# steps: {} ({} epochs of {}), {} pictures each\n", grouped(o.epochs * per_epoch), o.epochs,
+  fmt::print("#\n# steps: {} ({} epochs of {}), {} images each\n", grouped(o.epochs * per_epoch), o.epochs,
              per_epoch, o.batch_size * o.grad_accum_steps);
   const auto memory = estimate_memory(setup);
   fmt::print(

@@ -104,19 +104,24 @@ int zeroshot(const Arguments& args) {
 
 Run configure_zeroshot(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
-  app.add_option("--checkpoint", args->checkpoint, "CLIP checkpoint with both towers: a file or folder of any layout")
+  app.add_option("--checkpoint", args->checkpoint,
+                 "CLIP checkpoint with both towers: a file or folder of any layout")
       ->required();
-  app.add_option("--classnames", args->classnames, "Class names: a file with one per line, JSON, or a data set")
+  app.add_option("--classnames", args->classnames,
+                 "Class names: a file with one per line, JSON, or a data set")
       ->required();
   app.add_option("-o,--output", args->output, "Output head: a .safetensors file")->required();
   app.add_option("--model", args->model,
-                 "Name of a model in 'tpgm list models', with sizes that the checkpoint does not show (clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
+                 "Name of a model in 'tpgm list models', with sizes that the checkpoint does not show "
+                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
       ->check(parses(parse_model));
   app.add_option("--templates", args->templates,
-                 "Templates: a file with one sentence per line and {} for the class name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'");
+                 "Templates: a file with one sentence per line and {} for the class name, or one sentence; "
+                 "default: the checkpoint's own, or 'a photo of a {}.'");
   app.add_option(
       "--vocab", args->vocab,
-      "Vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or their folder; default: the one beside the checkpoint, or bytes for a model with 514 tokens");
+      "Vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or their "
+      "folder; default: the one beside the checkpoint, or bytes for a model with 514 tokens");
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to read, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Batch size, in sentences");

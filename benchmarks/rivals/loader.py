@@ -1,9 +1,9 @@
-"""The batches that `tpgm bench loader` measures, as torchvision's transforms make them of Pillow's pictures, in one
+"""The batches that `tpgm bench loader` measures, as torchvision's transforms make them of Pillow's images, in one
 thread: loader.py SETTINGS.json
 
     files, image_size, batch_size, mean, std
     go      a FIFO. Each line of it is a turn: "train 0 128" for the files from 0 to 127; "eval" keeps 7/8 of the
-            resized picture's shorter side, "eval_whole" all of it
+            resized image's shorter side, "eval_whole" all of it
 
 Prints a line of JSON: {"name": "torchvision 0.28.0, Pillow 13.0.0", "torch": ...} or {"error": "..."}; then one a turn,
 {"wall": seconds, "cpu": seconds}.
@@ -42,7 +42,7 @@ def torchvision_pipelines(transforms, settings):
 
 
 def own_pipelines(settings):
-    """What torchvision does with Pillow's pictures, call for call, where it is not installed."""
+    """What torchvision does with Pillow's images, call for call, where it is not installed."""
     numpy = load("numpy")
     size = settings["image_size"]
     mean = torch.tensor(settings["mean"]).view(-1, 1, 1)

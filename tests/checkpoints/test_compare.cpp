@@ -268,9 +268,9 @@ TEST_F(Compare, BlocksComeByDepth) {
 
 TEST_F(Compare, MissingReshapedAndSelected) {
   const NamedTensors a{{"x.w", at::ones({2})},
-                    {"old.w", at::ones({2})},
-                    {"head.w", at::ones({10, 2})},
-                    {"y", at::ones({2, 1})}},
+                       {"old.w", at::ones({2})},
+                       {"head.w", at::ones({10, 2})},
+                       {"y", at::ones({2, 1})}},
       b{{"x.w", at::ones({2})},
         {"new.w", at::ones({2})},
         {"head.w", at::ones({3, 2})},

@@ -64,7 +64,7 @@ Rounding rounding_of(at::ScalarType dtype) {
 class Merge : public test::Checkpoints {
  protected:
   NamedTensors merge(const Checkpoint& pretrained, const Checkpoint& finetuned,
-                  const MergeOptions& options = {}) const {
+                     const MergeOptions& options = {}) const {
     merge_checkpoints(pretrained, finetuned, {file("merged.safetensors")}, options);
     return load("merged.safetensors");
   }
@@ -163,9 +163,9 @@ TEST_F(Merge, TheLastFilterThatMatchesCounts) {
   }
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   const NamedTensors expected{{"visual.0.weight", at::full({4}, 0.25)},
-                           {"visual.0.bias", at::full({4}, 0.125)},
-                           {"visual.1.weight", at::full({4}, 0.75)},
-                           {"text.weight", at::full({4}, 0.5)}};
+                              {"visual.0.bias", at::full({4}, 0.125)},
+                              {"visual.1.weight", at::full({4}, 0.75)},
+                              {"text.weight", at::full({4}, 0.5)}};
   expect_same(merge(a, b,
                     MergeOptions().filters(
                         {{"*bias", 0.0}, {"visual.*", 0.75}, {"visual.0.*", 0.25}, {"*.bias", 0.125}})),
@@ -187,8 +187,8 @@ TEST_F(Merge, ExcludedTensorsAreTheFineTunedOnesOrDropped) {
   const NamedTensors pre{
       {"body.w", at::zeros({2})}, {"head.w", at::zeros({1000, 2})}, {"old.w", at::zeros({1})}};
   const NamedTensors ft{{"body.w", at::ones({2})},
-                     {"head.w", random_bits({10, 2}, at::kFloat)},
-                     {"head.b", random_bits({10}, at::kHalf)}};
+                        {"head.w", random_bits({10, 2}, at::kFloat)},
+                        {"head.b", random_bits({10}, at::kHalf)}};
   const auto a = save("pre.safetensors", pre), b = save("ft.safetensors", ft);
   for (const double value : {0.0, 0.5}) {
     expect_same(merge(a, b, ratio(value).exclude({"head.*", "old.w"}).filters({{"head.w", 0.1}})),
@@ -275,7 +275,8 @@ TEST_F(Merge, TensorsOfManyChunks) {
 }
 
 TEST_F(Merge, NothingIsAFileToo) {
-  const auto nothing = save("a.safetensors", NamedTensors()), also_nothing = save("b.safetensors", NamedTensors());
+  const auto nothing = save("a.safetensors", NamedTensors()),
+             also_nothing = save("b.safetensors", NamedTensors());
   EXPECT_TRUE(merge(nothing, also_nothing).is_empty());
   const auto empty = save("c.safetensors", {{"e", at::empty({0, 3})}, {"s", at::zeros({})}}),
              scalar = save("d.safetensors", {{"e", at::empty({0, 3})}, {"s", at::ones({})}});
@@ -390,7 +391,8 @@ TEST_F(Merge, MetadataNameFoldersAndTheirFiles) {
 }
 
 TEST_F(Merge, ManyMismatchesAreTheFirstTenAndACount) {
-  NamedTensors pre{{"common", at::zeros({2})}, {"old.weight", at::zeros({2})}}, ft{{"common", at::zeros({2})}};
+  NamedTensors pre{{"common", at::zeros({2})}, {"old.weight", at::zeros({2})}},
+      ft{{"common", at::zeros({2})}};
   for (int i = 10; i < 22; ++i) {
     pre.insert("head." + std::to_string(i), at::zeros({3}));
     ft.insert("head." + std::to_string(i), at::zeros({2, 3}));

@@ -48,7 +48,7 @@ class Check(DataCommand):
                 report = self.check_json(0, self.small / name, *more)
                 self.assertTrue(report["fine"])
                 self.assertEqual((len(report["parts"]), len(report["classes"])), (parts, classes))
-                self.assertIn("Every picture can be read", self.run_ok("data", "check", self.small / name, *more).stdout)
+                self.assertIn("Every image can be read", self.run_ok("data", "check", self.small / name, *more).stdout)
 
     def test_counts(self):
         report = self.check_json(0, self.small / "domainnet", "--domains", "real,sketch/train")
@@ -59,14 +59,14 @@ class Check(DataCommand):
     def test_problems(self):
         pacs = self.copy("pacs")
         (pacs / "photo" / "dog" / "pic_001.jpg").write_bytes(b"")
-        (pacs / "photo" / "dog" / "pic_002.jpg").write_text("no picture")
+        (pacs / "photo" / "dog" / "pic_002.jpg").write_text("no image")
         shutil.copy(pacs / "sketch" / "dog" / "pic_001.jpg", pacs / "cartoon" / "dog" / "again.jpg")
         shutil.copy(pacs / "sketch" / "dog" / "pic_001.jpg", pacs / "sketch" / "dog" / "again.jpg")
         report = self.check_json(1, pacs)
         self.assertEqual([Path(bad["file"]).name for bad in report["unreadable"]], ["pic_001.jpg", "pic_002.jpg"])
         self.assertEqual(sorted(twins["in_two_parts"] for twins in report["twins"]), [True, True])
         text = test_cli.tpgm("data", "check", pacs).stdout
-        self.assertIn("2 pictures cannot be read:", text)
+        self.assertIn("2 images cannot be read:", text)
         self.assertIn("pic_001.jpg: it is empty", text)
         self.assertIn("are in two parts:", text)
 
@@ -89,7 +89,7 @@ class Check(DataCommand):
 
     def test_refused(self):
         self.assertIn("there is no", self.error(1, "data", "check", self.folder / "nowhere"))
-        self.assertIn("no picture", self.error(1, "data", "check", self.folder))
+        self.assertIn("no image", self.error(1, "data", "check", self.folder))
         self.assertIn("Did you mean 'photo'?", self.error(1, "data", "check", self.small / "pacs", "--domains", "foto"))
         self.assertIn("none of the 7 classes",
                       self.error(1, "data", "check", self.small / "pacs", "--class-list", self.small / "imagenet" / "val"))
@@ -161,7 +161,7 @@ class Split(DataCommand):
             train.write("real/ant/again.jpg 6\n")
         self.run_ok("data", "split", domainnet, "--train", "real", "-o", self.folder / "lists")
         message = self.error(1, "data", "split", domainnet, "--train", "real", "--content", "-o", self.folder / "other")
-        self.assertIn("the same picture", message)
+        self.assertIn("the same image", message)
 
     def test_usage(self):
         self.assertIn("name the one to split", self.error(2, "data", "split", self.small / "pacs", "-o", self.folder / "x"))
@@ -179,8 +179,8 @@ class Shards(DataCommand):
             names = tar.getnames()
             self.assertEqual(names[:2], ["00000000_real_001_000001.jpg", "00000000_real_001_000001.cls"])
             self.assertEqual(tar.extractfile(names[1]).read(), b"0")
-            picture = tar.extractfile(names[0]).read()
-        self.assertEqual(picture, (self.small / "domainnet/real/aircraft_carrier/real_001_000001.jpg").read_bytes())
+            image = tar.extractfile(names[0]).read()
+        self.assertEqual(image, (self.small / "domainnet/real/aircraft_carrier/real_001_000001.jpg").read_bytes())
         before, after = (self.check_json(0, where, "--domains", "real/train,sketch/test")
                          for where in (self.small / "domainnet", shards))
         self.assertEqual(before["parts"], after["parts"])
@@ -217,7 +217,7 @@ class Predict(DataCommand):
             return list(csv.DictReader(file))
 
     def test_features_are_those_of_transformers(self):
-        """Through torchvision and Pillow: see make_predict_goldens.py. Pictures may differ by a grey level."""
+        """Through torchvision and Pillow: see make_predict_goldens.py. Images may differ by a grey level."""
         self.predict("--checkpoint", CLIP, "--data-dir", self.small / "pacs", "--features", "-b", "10")
         shape, ours = tensor(self.output, "features")
         _, theirs = tensor(ROOT / "tests" / "data" / "goldens" / "predict.safetensors", "features")
@@ -236,7 +236,7 @@ class Predict(DataCommand):
             best = max(range(7), key=lambda k: logits[7 * i + k])
             self.assertEqual(row["prediction"], names[best])
         right = sum(row["label"] == row["prediction"] for row in rows[:28])
-        self.assertIn(f"photo: 28 pictures, 7 logits, accuracy {100 * right / 28:.2f} % over all 7 classes", text)
+        self.assertIn(f"photo: 28 images, 7 logits, accuracy {100 * right / 28:.2f} % over all 7 classes", text)
 
     def test_the_same_with_any_workers_shards_and_lists(self):
         self.run_ok("data", "shards", self.small / "pacs", "-o", self.folder / "shards")
@@ -278,14 +278,14 @@ class Predict(DataCommand):
                       self.error(1, "predict", "--checkpoint", CLIP, "--head", head, "--data-dir", self.small / "pacs", "-o",
                                  self.folder / "x.safetensors"))
 
-    def test_pictures_without_labels(self):
+    def test_images_without_labels(self):
         flat = self.folder / "flat"
         shutil.copytree(self.small / "pacs" / "photo" / "dog", flat)
         text = self.predict("--checkpoint", RESNET, "--data-dir", flat).stdout
         self.assertNotIn("accuracy", text)
         self.assertEqual(self.rows()[0]["label"], "")
 
-    def test_bad_pictures(self):
+    def test_bad_images(self):
         pacs = self.copy("pacs")
         (pacs / "photo" / "dog" / "pic_003.jpg").write_bytes(b"")
         common = ("predict", "--checkpoint", RESNET, "--data-dir", pacs, "--domains", "photo", "-o",
@@ -296,7 +296,7 @@ class Predict(DataCommand):
         self.assertFalse((self.folder / "out.safetensors").exists() or (self.folder / "out.csv").exists())
         result = self.run_ok(*common, "--on-bad-image", "skip")
         self.assertIn("skipped", result.stderr)
-        self.assertIn("1 picture skipped", result.stdout)
+        self.assertIn("1 image skipped", result.stdout)
         self.assertEqual(len(self.rows()), 27)
         self.assertIn("more than the 100 that are allowed", self.error(1, *common, "--max-pixels", "100"))
 

@@ -76,7 +76,7 @@ class Eval(TwoCheckpoints):
         return [values[classes * i:classes * (i + 1)] for i in range(count)], labels
 
     def expected(self, rows, labels, over=None):
-        """top-1, top-5 and loss, one picture after another."""
+        """top-1, top-5 and loss, one image after another."""
         over = range(len(rows[0])) if over is None else over
         ranks = [sum(row[k] > row[label] for k in over) for row, label in zip(rows, labels, strict=True)]
         losses = [math.log(sum(math.exp(row[k] - row[label]) for k in over)) for row, label in zip(rows, labels, strict=True)]
@@ -124,7 +124,7 @@ class Eval(TwoCheckpoints):
         text = self.run_ok("eval", f"a={self.pre}", f"b={self.ft}", *self.common, "--test", "photo,sketch,cartoon", "--id",
                            "photo", "--top5").stdout
         for part in ("Top-1 accuracy (%)", "Top-5 accuracy (%)", "OOD avg.", "ID Δ (%)", "OOD Δ (%)",
-                     "Scored over all 7 classes.", "Pictures: photo 28, sketch 28, cartoon 28."):
+                     "Scored over all 7 classes.", "Images: photo 28, sketch 28, cartoon 28."):
             self.assertIn(part, text)
         self.assertNotIn("ID avg.", text)
         plain = self.run_ok("eval", self.pre, *self.common, "--test", "photo,sketch").stdout
@@ -177,7 +177,7 @@ class Eval(TwoCheckpoints):
         self.assertIn("'one' counts as in-distribution photo, 'three' sketch; give all of them the same with --id",
                       self.expect_one_line(1, "eval", one, three, "--device", "cpu"))
         four = self.run_folder("four", self.pre, ["sketch"], train="photo", **{"split-seed": 1})
-        self.assertIn("'four' is tested on other pictures of photo than 'two' is",
+        self.assertIn("'four' is tested on other images of photo than 'two' is",
                       self.run_ok("eval", two, four, "--device", "cpu").stderr)
 
     def test_mixed_precision(self):
@@ -247,14 +247,14 @@ class Eval(TwoCheckpoints):
         (row,) = self.eval_json(self.pre, *self.common, "--test", "sketch", "--test-fraction", "0.5")
         self.assertEqual(row["tests"][0]["pictures"], 14)
 
-    def test_bad_pictures(self):
+    def test_bad_images(self):
         pacs = self.copy("pacs")
         (pacs / "photo" / "dog" / "pic_003.jpg").write_bytes(b"")
         common = ("eval", self.pre, f"again={self.pre}", "--model", SMALL, "--data-dir", pacs, "--test", "photo")
         self.assertIn("--on-bad-image skip", self.error(1, *common))
         result = self.run_ok(*common, "--on-bad-image", "skip")
         self.assertEqual(result.stderr.count("skipped"), 1)
-        self.assertIn("Pictures: photo 27. 1 picture skipped.", result.stdout)
+        self.assertIn("Images: photo 27. 1 image skipped.", result.stdout)
 
     def test_refused(self):
         for arguments, part in (
@@ -390,7 +390,7 @@ class Project(TwoCheckpoints):
                 ({"anchor": self.folder / "nothing"}, 1, "nothing"), ({"part": "foto"}, 1, "Did you mean 'photo'?"),
                 ({"exclude": "haed.*"}, 1, "haed"), ({"output": self.folder / "no" / "out.safetensors"}, 1, "no"),
                 ({"max_pixels": "100", "mu": "1,0"}, 1, "100"),
-                ({"radius_data": self.pacs / "photo" / "dog", "part": None}, 1, "pictures without labels"),
+                ({"radius_data": self.pacs / "photo" / "dog", "part": None}, 1, "images without labels"),
                 ({"radius_data": self.small / "imagenet" / "val", "part": None}, 1, "--class-list")):
             with self.subTest(changes):
                 self.assertIn(part, self.expect_one_line(status, *self.arguments(**{"radius_steps": 1} | changes)))

@@ -130,7 +130,7 @@ class PretrainCommand(unittest.TestCase):
         self.expect(self.pretrain("bad", "--model", "vit-b-16"), 1, "a vit has no text tower")
         self.expect(self.pretrain("bad", "--model", "clip-vit-b-32"), 1, "there is no vocabulary", "--vocab")
         self.expect(self.pretrain("bad", "--model", CLIP, "--mixup", "0.2"), 2, "--mixup")
-        self.expect(self.train("clip", "bad", "--head", "text", "--mixup", "0.2"), 1, "--head text: a picture has one text")
+        self.expect(self.train("clip", "bad", "--head", "text", "--mixup", "0.2"), 1, "--head text: an image has one text")
         self.expect(self.train("clip", "bad", "--head", "fresh", "--templates", "a {}"), 1, "--templates", "not fresh")
         names = self.folder / "names.txt"
         names.write_text("a\nb\n")

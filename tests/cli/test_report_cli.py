@@ -35,10 +35,10 @@ def integers(path, name):
     return kind, shape, list(struct.unpack(f"<{len(data) // 4}i", data))
 
 
-def enlarged(picture):
+def enlarged(image):
     """Of 32 x 32 pixels, each 4 x 5."""
-    length = struct.unpack(">I", picture[33:37])[0]
-    pixels = zlib.decompress(picture[41:41 + length])
+    length = struct.unpack(">I", image[33:37])[0]
+    pixels = zlib.decompress(image[41:41 + length])
     rows = [pixels[33 * y + 1:33 * y + 33] for y in range(32) for _ in range(5)]
     return png([[value for value in row for _ in range(4)] for row in rows])
 
@@ -49,7 +49,7 @@ def read_csv(path):
 
 
 class Page(html.parser.HTMLParser):
-    """What is in a page: its text, the pictures' sources, everything that would be loaded."""
+    """What is in a page: its text, the images' sources, everything that would be loaded."""
 
     def __init__(self, text):
         super().__init__()
@@ -89,8 +89,8 @@ class ReportCommand(ModelsCommand):
             for name, drawn in CLASSES.items():
                 (folder / "data" / part / name).mkdir(parents=True)
                 for i in range(count):
-                    picture = draw(drawn, part == "test/far", noise)
-                    (folder / "data" / part / name / f"{i:02}.png").write_bytes(picture if i % 2 else enlarged(picture))
+                    image = draw(drawn, part == "test/far", noise)
+                    (folder / "data" / part / name / f"{i:02}.png").write_bytes(image if i % 2 else enlarged(image))
         cls.train(folder, "anchor", epochs=1, lr=0.003, seed=7)
         given = {"checkpoint": folder / "anchor", "head": "checkpoint"}
         cls.train(folder, "runs/before", epochs=0, **given)
@@ -135,7 +135,7 @@ class Report(ReportCommand):
         self.assertRegex(text, "&lt;b&gt;bold|&quot;quoted&quot; &amp; &#39;so&#39;")  # whichever is shown
         self.check_results(parsed, page.with_suffix(""))
         self.check_figures(text, page.with_suffix(""))
-        self.check_pictures(parsed)
+        self.check_images(parsed)
         # Once more: the same bytes, over what is there; and into a run.
         self.run_ok("report", self.runs, "-o", page, "--title", "A <title> & more")
         self.assertEqual(page.read_text(encoding="utf-8"), text)
@@ -157,7 +157,7 @@ class Report(ReportCommand):
             self.assertIn(name, (folder / "results.md").read_text(encoding="utf-8"))
         self.assertIn("relative to FT", page.text())
         self.assertRegex(page.text(), r"Fine-tuning (gained|lost|changed)")
-        self.assertIn("from the spread over 2 seeds (of rows with one, from the number of pictures)", page.text())
+        self.assertIn("from the spread over 2 seeds (of rows with one, from the number of images)", page.text())
         day = json.loads((self.runs / "before/environment.json").read_text())["started"][:10]
         self.assertIn(f"8 runs in 7 rows; anchor fine-tuned on home; CPU; {day}", page.text())
         latex = (folder / "results.tex").read_text(encoding="utf-8")
@@ -224,10 +224,10 @@ class Report(ReportCommand):
         """The μ that is best on selection data, of equals the first."""
         return max((0.01, 0.1), key=lambda mu: json.loads((self.runs / f"tpgm-{mu}/result.json").read_text())["selection"])
 
-    def check_pictures(self, page):
+    def check_images(self, page):
         shown = [load for load in page.loads if load.startswith("data:image/png")]
         mu = self.chosen()
-        self.assertIn(f"those on which they disagree Pre-trained FT TPGM-C μ={mu} pictures ", page.text())
+        self.assertIn(f"those on which they disagree Pre-trained FT TPGM-C μ={mu} images ", page.text())
         kinds = dict(re.findall(r"([✓✗] [✓✗] [✓✗]) (\d+)", page.text()))
         self.assertEqual(len(kinds), 6)
         judges = [self.predictions(run) for run in ("before", "ft/seed=0", f"tpgm-{mu}")]
@@ -246,8 +246,8 @@ class Report(ReportCommand):
         for name in ("Pre-trained", "FT", "WISE 0.3", "TPGM", f"TPGM-C μ={mu}"):
             self.assertEqual(page.words.count(f"{name}:"), len(shown), name)
         for load in shown:
-            picture = base64.b64decode(load.partition("base64,")[2])
-            self.assertIn(struct.unpack(">2I", picture[16:24]), ((32, 32), (77, 96)))
+            image = base64.b64decode(load.partition("base64,")[2])
+            self.assertIn(struct.unpack(">2I", image[16:24]), ((32, 32), (77, 96)))
 
     def predictions(self, run):
         return {test: integers(self.runs / run / "predictions.safetensors", test)[2] for test in ("home", "away", "far")}
@@ -311,7 +311,7 @@ class Report(ReportCommand):
         (runs / "tpgm-0.1/radii.json").unlink()
         self.run_ok("report", runs)
         text = Page((runs / "report.html").read_text(encoding="utf-8")).text()
-        for part in ("The test pictures cannot be opened any more", "No distance of FT", "No method here has a ratio"):
+        for part in ("The test images cannot be opened any more", "No distance of FT", "No method here has a ratio"):
             self.assertIn(part, text)
         self.assertFalse((runs / "report" / "distance.svg").exists())
 
@@ -339,7 +339,7 @@ class Report(ReportCommand):
         result["tests"].pop()
         (other / "result.json").write_text(json.dumps(result))
         message = error(1, self.runs / "before", other)
-        for part in (f"'{self.runs / 'before'}' and '{other}' were tested on different data", "far (OOD, 20 pictures)"):
+        for part in (f"'{self.runs / 'before'}' and '{other}' were tested on different data", "far (OOD, 20 images)"):
             self.assertIn(part, message)
         (other / "result.json").write_text("{}")
         self.assertIn("is damaged", error(1, other))

@@ -147,7 +147,7 @@ class Sweep(SweepCommand):
 
     def test_dry_run(self):
         text = self.run_ok(*self.arguments("--sweep", "lr=1e-3,1e-2", "--seeds", "0,1", "--dry-run")).stdout
-        # 8 of the 12 pictures of a class are for training, and two of those are held out: 3 batches of 8 an epoch.
+        # 8 of the 12 images of a class are for training, and two of those are held out: 3 batches of 8 an epoch.
         self.assertRegex(text, r"lr=1e-3,seed=0 +6 steps")
         self.assertIn("4 runs, 24 steps", text)
         self.assertFalse(self.out.exists())
@@ -386,5 +386,5 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     test_cli.COMMAND = str(Path(sys.argv.pop(1)).resolve())
-    os.environ["OMP_NUM_THREADS"] = "1"  # pictures of 32 x 32 are not worth more
+    os.environ["OMP_NUM_THREADS"] = "1"  # images of 32 x 32 are not worth more
     unittest.main()

@@ -554,10 +554,10 @@ class Recipes(TrainCommand):
         recipe, _, rest = result.stdout.partition("\n# Data\n# ")
         for line in ('method = "tpgm"', "lr = 0.01", f"epochs = {EPOCHS}", f'output = "{self.folder / "run"}"'):
             self.assertIn(line + "\n", recipe)
-        for line in ("train: home/train, 77 pictures", "10 % held out of home/train, 9 pictures",
-                     "test home (ID): home/test, 16 pictures", "test away (OOD): away/test, 16 pictures", "constrained tensors: 18",
+        for line in ("train: home/train, 77 images", "10 % held out of home/train, 9 images",
+                     "test home (ID): home/test, 16 images", "test away (OOD): away/test, 16 images", "constrained tensors: 18",
                      "backbone.stem.conv1.weight", "excluded tensors: 2\n#     head.weight  head.bias",
-                     f"steps: {STEPS} ({EPOCHS} epochs of 9), 8 pictures each"):
+                     f"steps: {STEPS} ({EPOCHS} epochs of 9), 8 images each"):
             self.assertIn(line, rest)
         self.assertRegex(rest, r"memory, estimated: [\d.]+ MB \(weights [\d.]+ kB, gradients [\d.]+ kB")
         again = self.run_ok("train", "-c", self.recipe(result.stdout), "--dry-run")
@@ -594,14 +594,14 @@ class Training(TrainCommand):
         result = read_result(self.folder / "skip")
         self.assertEqual((result["steps"], result["skipped_steps"]), (9, 8))
 
-    def test_bad_pictures(self):
+    def test_bad_images(self):
         data = self.folder / "data"
         shutil.copytree(self.data, data)
         bad = data / "train" / "home" / "dots" / "03.png"
         for path in (bad, data / "test" / "away" / "bars" / "00.png"):
-            path.write_text("no picture")
+            path.write_text("no image")
         said = self.error(1, *self.command(self.folder / "error", data_dir=data, selection_fraction=0))
-        self.assertIn(f"'{bad}': it is no picture", said)
+        self.assertIn(f"'{bad}': it is no image", said)
         self.assertIn("--on-bad-image skip", said)
         self.train(self.folder / "skip", "--on-bad-image", "skip", data_dir=data, epochs=1)
         tests = read_result(self.folder / "skip")["tests"]
@@ -669,7 +669,7 @@ class Training(TrainCommand):
 
     def test_one_set_to_hold_out(self):
         result = self.train(self.folder / "run", "--method", "tpgm", "--share-validation", epochs=1)
-        self.assertIn("radii and selection use the same 19 pictures", result.stderr)
+        self.assertIn("radii and selection use the same 19 images", result.stderr)
 
     def test_batches_of_one_step(self):
         losses = []

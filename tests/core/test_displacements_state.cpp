@@ -42,7 +42,7 @@ TEST_P(DisplacementsState, ProjectFromWhatIsHeldUntilReleased) {
   EXPECT_TRUE(contains(error_of([&] { held.load({before[0], before[1].flatten()}); }), "'b'"));
 }
 
-// A recorded step finds them by their address.
+// A captured step finds them by their address.
 TEST_P(DisplacementsState, StayInTheirMemory) {
   const auto selected = two();
   Displacements displacements("Test", selected, Norm::kMars, AnchorStorage::kWeights);

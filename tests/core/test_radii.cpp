@@ -226,7 +226,7 @@ TEST_P(RadiiStateTest, GoBackByThemselvesOnTheDevice) {
   }
 }
 
-// A recorded step finds them by their address.
+// A captured step finds them by their address.
 TEST_P(RadiiStateTest, StayInTheirMemory) {
   for (const auto scale : {RadiusScale::kAbsolute, RadiusScale::kRelative}) {
     auto radii = make(RadiiOptions().scale(scale), 2);

@@ -1,4 +1,4 @@
-// What the tests of tpgm/data share: pictures, folders of them, tars in memory, and what the process holds.
+// What the tests of tpgm/data share: images, folders of them, tars in memory, and what the process holds.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ inline void put_file(const std::filesystem::path& path, const std::string& bytes
   write_bytes(path, bytes);
 }
 
-inline void write_picture(const std::filesystem::path& path, uint64_t seed, int64_t width = 20,
-                          int64_t height = 16) {
+inline void write_image(const std::filesystem::path& path, uint64_t seed, int64_t width = 20,
+                        int64_t height = 16) {
   put_file(path, encoded(path.string(), blocks(seed, width, height)));
 }
 

@@ -28,7 +28,7 @@ const SafetensorsFile& goldens() {
   return file;
 }
 
-Image picture(const std::string& name) {
+Image encoded(const std::string& name) {
   const at::Tensor pixels = goldens().tensor(name);
   Image image(pixels.size(1), pixels.size(0));
   std::memcpy(image.pixels.data(), pixels.data_ptr(), image.pixels.size());
@@ -71,9 +71,9 @@ TEST_P(ImageOp, IsPillowsToTheByte) {
   for (const auto& entry : goldens().entries()) {
     if (!entry.key().starts_with(name + "/")) continue;
     const size_t slash = entry.key().find('/', name.size() + 1);
-    Image image = picture("image/" + entry.key().substr(name.size() + 1, slash - name.size() - 1));
+    Image image = encoded("image/" + entry.key().substr(name.size() + 1, slash - name.size() - 1));
     functions().at(name)(image, std::stod(entry.key().substr(slash + 1)));
-    EXPECT_EQ(image.pixels, picture(entry.key()).pixels) << entry.key();
+    EXPECT_EQ(image.pixels, encoded(entry.key()).pixels) << entry.key();
     ++compared;
   }
   EXPECT_GE(compared, 5U);
@@ -112,9 +112,9 @@ void compare_sequences(const std::string& prefix, Parse&& parse) {
     const std::string name = prefix + "/" + std::to_string(compared);
     if (goldens().entries().find(name + "/changes") == nullptr) break;
     const at::Tensor changes = goldens().tensor(name + "/changes");
-    Image image = picture("image/natural");
+    Image image = encoded("image/natural");
     for (int64_t i = 0; i < changes.size(0); ++i) apply(image, parse(changes[i]));
-    EXPECT_EQ(image.pixels, picture(name + "/result").pixels) << name;
+    EXPECT_EQ(image.pixels, encoded(name + "/result").pixels) << name;
   }
   EXPECT_GT(compared, 3U);
 }
@@ -227,7 +227,7 @@ TEST(RandAugment, DrawsEveryOperationAndSignEquallyOften) {
   }
 }
 
-TEST(RandAugment, LeavesAlonePicturesWithoutOperations) {
+TEST(RandAugment, LeavesAloneImagesWithoutOperations) {
   Image image = noise(12, 9);
   const Image before = image;
   Random random(1, 0, 0);

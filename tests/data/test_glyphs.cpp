@@ -265,10 +265,10 @@ TEST_F(GlyphFontsTest, TheCommittedTaskIsWhatTheFontsGive) {
   const auto drawn = draw_glyphs(glyph_task_faces(fonts()));
   EXPECT_EQ(committed.size(), drawn.size());
   size_t same = 0;
-  for (const auto& picture : drawn) {
-    const auto other = committed.find(picture.name);
+  for (const auto& encoded : drawn) {
+    const auto other = committed.find(encoded.name);
     if (other == committed.end()) continue;
-    const Image a = Picture(picture.png).decode(), b = Picture(other->second).decode();
+    const Image a = EncodedImage(encoded.png).decode(), b = EncodedImage(other->second).decode();
     int worst = 0;
     for (size_t i = 0; i < a.pixels.size(); ++i) worst = std::max(worst, std::abs(a.pixels[i] - b.pixels[i]));
     same += worst <= 8;
@@ -278,7 +278,7 @@ TEST_F(GlyphFontsTest, TheCommittedTaskIsWhatTheFontsGive) {
 
 class GlyphFiles : public test::Scratch {
  protected:
-  const std::vector<GlyphPicture> pretrain_{{"sans/digit_one/x.png", "one"}, {"deco/digit_two/x.png", "two"}},
+  const std::vector<GlyphImage> pretrain_{{"sans/digit_one/x.png", "one"}, {"deco/digit_two/x.png", "two"}},
       task_{{"test/hand/digit_one/y.png", "three"}};
 };
 

@@ -1,4 +1,4 @@
-// Batches: what is in them, that nothing but their number decides it, and what becomes of bad pictures.
+// Batches: what is in them, that nothing but their number decides it, and what becomes of bad images.
 #include "tpgm/data/loader.h"
 
 #include <gtest/gtest.h>
@@ -28,12 +28,11 @@ TrainViewOptions train_options(Decode decode = Decode::kFast) {
 }
 LoaderOptions options(int64_t batch_size = 4) { return LoaderOptions().batch_size(batch_size); }
 
-// Of pictures of three classes in both formats and several sizes.
-SampleSubset make_pictures(const fs::path& folder, int64_t count) {
+// Of images of three classes in both formats and several sizes.
+SampleSubset make_images(const fs::path& folder, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const auto name = fmt::format("{:04}.{}", i, i % 3 == 0 ? "png" : "jpg");
-    write_picture(folder / fmt::format("c{}", i % 3) / name, static_cast<uint64_t>(i), 17 + i % 5,
-                  15 + i % 7);
+    write_image(folder / fmt::format("c{}", i % 3) / name, static_cast<uint64_t>(i), 17 + i % 5, 15 + i % 7);
   }
   return all_of(std::make_shared<const Samples>(std::move(read_image_folder(folder).at(0))));
 }
@@ -65,7 +64,7 @@ std::vector<int64_t> indices_of(const std::vector<Batch>& batches) {
   if (a.size() != b.size())
     return ::testing::AssertionFailure() << a.size() << " batches against " << b.size();
   for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].indices != b[i].indices) return ::testing::AssertionFailure() << "other pictures in batch " << i;
+    if (a[i].indices != b[i].indices) return ::testing::AssertionFailure() << "other images in batch " << i;
     if (auto labels = same(a[i].labels, b[i].labels); !labels) return labels << " in labels of batch " << i;
     if (auto images = same(a[i].images, b[i].images); !images) return images << " in batch " << i;
   }
@@ -85,12 +84,12 @@ at::Tensor normalized(const Image& image, const LoaderOptions& options) {
 
 class LoaderTest : public test::Scratch {
  protected:
-  SampleSubset pictures(int64_t count = 22) { return make_pictures(folder_ / "data", count); }
-  void delete_pictures() { test::remove_folder(folder_ / "data"); }
+  SampleSubset images(int64_t count = 22) { return make_images(folder_ / "data", count); }
+  void delete_images() { test::remove_folder(folder_ / "data"); }
 };
 
-TEST_F(LoaderTest, ABatchIsNormalisedPicturesWithTheirLabels) {
-  const auto subset = pictures();
+TEST_F(LoaderTest, ABatchIsNormalisedImagesWithTheirLabels) {
+  const auto subset = images();
   for (const auto& mean : {LoaderOptions().mean(), LoaderOptions::Triple{0.5, 0.1, 0}}) {
     const auto used = options(5).mean(mean);
     const auto batches = epoch(subset, eval_options(), used);
@@ -105,8 +104,8 @@ TEST_F(LoaderTest, ABatchIsNormalisedPicturesWithTheirLabels) {
       for (int64_t i = 0; i < count; ++i) {
         const int64_t index = batch.indices[static_cast<size_t>(i)];
         const std::string bytes = subset.samples->read(index);
-        Picture picture(bytes);
-        EXPECT_TRUE(same(batch.images[i], normalized(eval_view(picture, eval_options()), used)));
+        EncodedImage encoded(bytes);
+        EXPECT_TRUE(same(batch.images[i], normalized(eval_view(encoded, eval_options()), used)));
         EXPECT_EQ(batch.labels[i].item<int64_t>(), subset.samples->label(index));
       }
     }
@@ -115,27 +114,27 @@ TEST_F(LoaderTest, ABatchIsNormalisedPicturesWithTheirLabels) {
 }
 
 TEST_F(LoaderTest, ATrainingViewIsThatOfItsOwnRandomStream) {
-  const auto subset = pictures(6);
+  const auto subset = images(6);
   const auto batches = epoch(subset, train_options(), options(6).seed(3), 7);
   for (int64_t i = 0; i < 6; ++i) {
     const std::string bytes = subset.samples->read(i);
-    Picture picture(bytes);
+    EncodedImage encoded(bytes);
     Random random(3, 7, static_cast<uint64_t>(i));
     EXPECT_TRUE(
-        same(batches[0].images[i], normalized(train_view(picture, train_options(), random), options())));
+        same(batches[0].images[i], normalized(train_view(encoded, train_options(), random), options())));
   }
 }
 
 TEST_F(LoaderTest, OneChannelIsPillowsGrey) {
-  const auto subset = pictures(4);
+  const auto subset = images(4);
   const auto used = options().channels(1).mean({0.1, 0.2, 0.6}).std({0.2, 0.3, 0.4});
   const auto batch = epoch(subset, eval_options(), used).at(0);
   EXPECT_EQ(batch.images.sizes(), (std::vector<int64_t>{4, 1, kSize, kSize}));
   EXPECT_TRUE(batch.images.is_contiguous(torch::MemoryFormat::ChannelsLast));
   for (int64_t i = 0; i < 4; ++i) {
     const std::string bytes = subset.samples->read(i);
-    Picture picture(bytes);
-    const Image view = eval_view(picture, eval_options());
+    EncodedImage encoded(bytes);
+    const Image view = eval_view(encoded, eval_options());
     for (int64_t p = 0; p < kSize * kSize; ++p) {
       const uint8_t* rgb = view.pixels.data() + 3 * p;
       const int grey = (rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16;
@@ -145,7 +144,7 @@ TEST_F(LoaderTest, OneChannelIsPillowsGrey) {
 }
 
 TEST_F(LoaderTest, WorkersAndQueueChangeNothing) {
-  const auto subset = pictures();
+  const auto subset = images();
   const std::vector<View> views = {eval_options(), train_options(), train_options(Decode::kExact)};
   for (const auto& view : views) {
     for (const bool shuffle : {false, true}) {
@@ -163,7 +162,7 @@ TEST_F(LoaderTest, WorkersAndQueueChangeNothing) {
 }
 
 TEST_F(LoaderTest, ASlowCallerGetsTheSame) {
-  const auto subset = pictures();
+  const auto subset = images();
   Loader loader(subset, train_options(), options(2).queue(3).workers(4));
   const auto expected = epoch(loader, 0);
   loader.start(0);
@@ -175,8 +174,8 @@ TEST_F(LoaderTest, ASlowCallerGetsTheSame) {
   EXPECT_TRUE(equal(slowly, expected));
 }
 
-TEST_F(LoaderTest, AnEpochHasEveryPictureOnceInAnOrderOfItsOwn) {
-  const auto subset = pictures(50);
+TEST_F(LoaderTest, AnEpochHasEveryImageOnceInAnOrderOfItsOwn) {
+  const auto subset = images(50);
   Loader loader(subset, eval_options(), options().shuffle(true));
   std::set<std::vector<int64_t>> orders;
   for (int64_t number = 0; number < 5; ++number) {
@@ -192,7 +191,7 @@ TEST_F(LoaderTest, AnEpochHasEveryPictureOnceInAnOrderOfItsOwn) {
 }
 
 TEST_F(LoaderTest, OnlyTrainingViewsChangeFromEpochToEpoch) {
-  const auto subset = pictures();
+  const auto subset = images();
   Loader eval(subset, eval_options(), options()), train(subset, train_options(), options());
   EXPECT_TRUE(equal(epoch(eval, 0), epoch(eval, 1)));
   const auto first = epoch(train, 0), second = epoch(train, 1);
@@ -202,21 +201,21 @@ TEST_F(LoaderTest, OnlyTrainingViewsChangeFromEpochToEpoch) {
 }
 
 TEST_F(LoaderTest, ASubsetIsLoadedInItsOrder) {
-  auto subset = pictures();
+  auto subset = images();
   subset.indices = {7, 3, 11, 0, 20};
   Loader loader(subset, train_options(), options(2));
   const auto some = epoch(loader, 4);
   EXPECT_EQ(indices_of(some), subset.indices);
-  // A picture looks the same whatever it is loaded with.
+  // An image looks the same whatever it is loaded with.
   const auto all = epoch(all_of(subset.samples), train_options(), options(1), 4);
   EXPECT_TRUE(same(some[1].images[0], all[11].images[0]));
   EXPECT_EQ(loader.subset().indices, subset.indices);
 }
 
 TEST_F(LoaderTest, AnEpochCanBeginInTheMiddleWithoutReadingWhatWasBefore) {
-  const auto subset = pictures();
+  const auto subset = images();
   for (const bool shuffle : {false, true}) {
-    pictures();
+    images();
     const auto used = options().shuffle(shuffle).workers(3);
     Loader loader(subset, train_options(), used);
     const auto whole = epoch(loader, 3);
@@ -230,7 +229,7 @@ TEST_F(LoaderTest, AnEpochCanBeginInTheMiddleWithoutReadingWhatWasBefore) {
 }
 
 TEST_F(LoaderTest, StartsThatMakeNoSenseAreRefused) {
-  Loader loader(pictures(), eval_options(), options());
+  Loader loader(images(), eval_options(), options());
   EXPECT_HAS(error_of([&] { loader.next(); }), "call start() first");
   for (const auto& [number, first] :
        std::vector<std::pair<int64_t, int64_t>>{{-1, 0}, {0, -1}, {0, 7}, {1 << 24, 0}}) {
@@ -241,7 +240,7 @@ TEST_F(LoaderTest, StartsThatMakeNoSenseAreRefused) {
 }
 
 TEST_F(LoaderTest, ALastBatchThatIsNotFullCanBeLeftOut) {
-  const auto subset = pictures();
+  const auto subset = images();
   Loader dropping(subset, eval_options(), options(5).drop_last(true)),
       keeping(subset, eval_options(), options(5));
   auto all = epoch(keeping, 0);
@@ -254,7 +253,7 @@ TEST_F(LoaderTest, ALastBatchThatIsNotFullCanBeLeftOut) {
 }
 
 TEST_F(LoaderTest, BatchesThatAreKeptStayAsTheyAre) {
-  const auto subset = pictures(60);
+  const auto subset = images(60);
   Loader loader(subset, train_options(), options(2).queue(2));
   std::vector<Batch> kept;
   std::vector<at::Tensor> copies;
@@ -270,13 +269,13 @@ TEST_F(LoaderTest, BatchesThatAreKeptStayAsTheyAre) {
 }
 
 TEST_F(LoaderTest, BatchesOutliveTheirLoader) {
-  const auto subset = pictures(4);
+  const auto subset = images(4);
   std::vector<Batch> first = epoch(subset, eval_options(), options());
   EXPECT_TRUE(equal(first, epoch(subset, eval_options(), options())));
 }
 
 TEST_F(LoaderTest, StartingAgainInTheMiddleOfAnEpoch) {
-  const auto subset = pictures(40);
+  const auto subset = images(40);
   Loader loader(subset, train_options(), options(3).workers(4).shuffle(true));
   const auto expected = epoch(subset, train_options(), options(3).shuffle(true), 1);
   for (int taken = 0; taken < 10; ++taken) {
@@ -289,7 +288,7 @@ TEST_F(LoaderTest, StartingAgainInTheMiddleOfAnEpoch) {
 }
 
 TEST_F(LoaderTest, DestructionDoesNotWaitForAnEpoch) {
-  const auto subset = pictures(40);
+  const auto subset = images(40);
   for (const int64_t workers : {1, 8}) {
     for (const int64_t queue : {1, 4}) {
       for (const int wait : {0, 20}) {  // milliseconds; after which all workers wait for the queue
@@ -303,8 +302,8 @@ TEST_F(LoaderTest, DestructionDoesNotWaitForAnEpoch) {
   }
 }
 
-TEST_F(LoaderTest, PicturesOfTarsAreLoadedAsThoseOfFiles) {
-  const auto subset = pictures(10);
+TEST_F(LoaderTest, ImagesOfTarsAreLoadedAsThoseOfFiles) {
+  const auto subset = images(10);
   test::Files files;
   for (int64_t i = 0; i < 10; ++i) {
     files.emplace_back(subset.samples->name(i), subset.samples->read(i));
@@ -315,14 +314,14 @@ TEST_F(LoaderTest, PicturesOfTarsAreLoadedAsThoseOfFiles) {
                     epoch(subset, train_options(), options())));
 }
 
-TEST_F(LoaderTest, PicturesWithoutLabelsHaveMinusOne) {
-  write_picture(file("data/1.png"), 1);
+TEST_F(LoaderTest, ImagesWithoutLabelsHaveMinusOne) {
+  write_image(file("data/1.png"), 1);
   const auto part = std::make_shared<const Samples>(std::move(read_image_folder(file("data")).at(0)));
   EXPECT_EQ(epoch(all_of(part), eval_options(), options()).at(0).labels.item<int64_t>(), -1);
 }
 
 TEST_F(LoaderTest, OptionsThatMakeNoSenseAreRefused) {
-  const auto subset = pictures(1);
+  const auto subset = images(1);
   const auto error = [&](const LoaderOptions& used, const View& view = eval_options()) {
     return error_of([&] { Loader(subset, view, used); });
   };
@@ -333,9 +332,8 @@ TEST_F(LoaderTest, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_HAS(error(options().cache(-1)), "cache -1 must not be negative");
   EXPECT_HAS(error(options().max_pixels(0)), "max_pixels 0");
   EXPECT_HAS(error(options(), EvalViewOptions().image_size(0)), "image_size 0 must be at least 1");
-  EXPECT_HAS(error_of([&] { Loader({subset.samples, {}}, eval_options(), options()); }),
-             "no pictures to load");
-  EXPECT_HAS(error_of([&] { Loader({}, eval_options(), options()); }), "no pictures to load");
+  EXPECT_HAS(error_of([&] { Loader({subset.samples, {}}, eval_options(), options()); }), "no images to load");
+  EXPECT_HAS(error_of([&] { Loader({}, eval_options(), options()); }), "no images to load");
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -343,7 +341,7 @@ TEST_F(LoaderTest, OptionsThatMakeNoSenseAreRefused) {
 class LoaderCache : public LoaderTest {};
 
 TEST_F(LoaderCache, ChangesNoByte) {
-  const auto subset = pictures();
+  const auto subset = images();
   for (const View& view : std::vector<View>{eval_options(), train_options(Decode::kExact)}) {
     Loader cached(subset, view, options().cache(1 << 20).workers(3).shuffle(true));
     Loader plain(subset, view, options().shuffle(true));
@@ -353,23 +351,23 @@ TEST_F(LoaderCache, ChangesNoByte) {
 }
 
 TEST_F(LoaderCache, HoldsAllThatFits) {
-  const auto subset = pictures();
+  const auto subset = images();
   Loader loader(subset, train_options(), options().cache(1 << 20));
   const auto first = epoch(loader, 0);
-  delete_pictures();
+  delete_images();
   EXPECT_TRUE(equal(epoch(loader, 0), first));
   EXPECT_EQ(epoch(loader, 1).size(), first.size());
 }
 
 TEST_F(LoaderCache, StaysWithinItsLimit) {
-  for (int64_t i = 0; i < 10; ++i) write_picture(file("data") / "c" / fmt::format("{}.png", i), 1, 20, 16);
+  for (int64_t i = 0; i < 10; ++i) write_image(file("data") / "c" / fmt::format("{}.png", i), 1, 20, 16);
   const auto part = std::make_shared<const Samples>(std::move(read_image_folder(file("data")).at(0)));
   const int64_t bytes = 20 * 16 * 3;
   for (const int64_t limit : {bytes - 1, 3 * bytes, 4 * bytes - 1, 9 * bytes}) {
-    for (int64_t i = 0; i < 10; ++i) write_picture(file("data") / "c" / fmt::format("{}.png", i), 1, 20, 16);
+    for (int64_t i = 0; i < 10; ++i) write_image(file("data") / "c" / fmt::format("{}.png", i), 1, 20, 16);
     Loader loader(all_of(part), eval_options(), options().cache(limit).on_bad_image(OnBadImage::kSkip));
     EXPECT_EQ(indices_of(epoch(loader, 0)).size(), 10u);
-    delete_pictures();
+    delete_images();
     EXPECT_EQ(indices_of(epoch(loader, 0)).size(), static_cast<size_t>(limit / bytes));
   }
 }
@@ -392,11 +390,11 @@ class BadImages : public LoaderTest {
 };
 
 TEST_F(BadImages, AreNamedByTheBatchTheyAreIn) {
-  const auto subset = pictures();
+  const auto subset = images();
   const std::string sound = subset.samples->read(kBad);
   for (const int64_t workers : {1, 8}) {
     Loader loader(subset, eval_options(), options().workers(workers));
-    const auto place = spoil(subset, kBad, "no picture at all");
+    const auto place = spoil(subset, kBad, "no image at all");
     const auto error = error_of_batch(loader, 2);
     EXPECT_HAS(error, "[Loader] '" + place + "': ");
     EXPECT_HAS(error, "`on-bad-image` skip");
@@ -410,7 +408,7 @@ TEST_F(BadImages, AreNamedByTheBatchTheyAreIn) {
 }
 
 TEST_F(BadImages, TheFirstOfABatchIsNamed) {
-  const auto subset = pictures();
+  const auto subset = images();
   Loader loader(subset, eval_options(), options(22).workers(8));
   for (const int64_t i : {15, 4, 9}) spoil(subset, i, "");
   for (int attempt = 0; attempt < 10; ++attempt)
@@ -418,7 +416,7 @@ TEST_F(BadImages, TheFirstOfABatchIsNamed) {
 }
 
 TEST_F(BadImages, OfEveryKind) {
-  const auto subset = pictures();
+  const auto subset = images();
   const std::string jpeg = test::encoded("x.jpg", test::blocks(1, 64, 64));
   std::string bomb = test::encoded("x.png", test::blocks(1, 8, 8));
   bomb.replace(16, 8, std::string("\0\1\0\0\0\1\0\0", 8));  // 65536 × 65536
@@ -436,7 +434,7 @@ TEST_F(BadImages, OfEveryKind) {
 }
 
 TEST_F(BadImages, CanBeSkipped) {
-  const auto subset = pictures();
+  const auto subset = images();
   const auto sound = epoch(subset, train_options(), options());
   const std::set<int64_t> bad = {0, 5, 6, 9, 21, 20};
   for (const int64_t i : bad) spoil(subset, i, i % 2 == 0 ? "" : "text");
@@ -467,7 +465,7 @@ TEST_F(BadImages, CanBeSkipped) {
 }
 
 TEST_F(BadImages, ABatchOfNothingElseIsEmpty) {
-  const auto subset = pictures(8);
+  const auto subset = images(8);
   for (int64_t i = 4; i < 8; ++i) spoil(subset, i, "");
   Loader loader(subset, eval_options(), options().on_bad_image(OnBadImage::kSkip));
   const auto batches = epoch(loader, 0);
@@ -478,7 +476,7 @@ TEST_F(BadImages, ABatchOfNothingElseIsEmpty) {
 }
 
 TEST_F(BadImages, OtherErrorsOfWorkersArriveToo) {
-  const auto subset = pictures();
+  const auto subset = images();
   for (const auto on_bad : {OnBadImage::kError, OnBadImage::kSkip}) {
     Loader loader(subset, EvalViewOptions().image_size(kSize).crop_pct(0), options().on_bad_image(on_bad));
     EXPECT_HAS(error_of_batch(loader, 0), "crop_pct");
@@ -493,7 +491,7 @@ TEST_F(LoaderTest, MemoryIsThatOfTheQueueWhateverTheNumberOfBatches) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer keeps what is freed for a while";
 #endif
-  const auto one = pictures(3);
+  const auto one = images(3);
   SampleSubset many{one.samples, {}};
   for (int i = 0; i < 210 * 16; ++i) many.indices.push_back(i % 3);
   Loader loader(many, EvalViewOptions().image_size(64), options(16).workers(4));  // 786 KB a batch
@@ -514,7 +512,7 @@ class LoaderDevice : public testing::OnDevice {
     if (IsSkipped()) return;
     folder_ = fs::temp_directory_path() / fmt::format("tpgm-loader-{}", ::getpid());
     test::remove_folder(folder_);
-    subset_ = make_pictures(folder_, 30);
+    subset_ = make_images(folder_, 30);
   }
   void TearDown() override { test::remove_folder(folder_); }
   void expect_near(const std::vector<Batch>& there, const std::vector<Batch>& here) {
@@ -561,7 +559,7 @@ TEST_P(LoaderDevice, KeptBatchesStayWhileTheDeviceIsBusy) {
   }
 }
 
-TEST_P(LoaderDevice, BadPicturesAreSkippedOrNamed) {
+TEST_P(LoaderDevice, BadImagesAreSkippedOrNamed) {
   for (const int64_t i : {2, 17}) write_bytes(subset_.samples->place(i), "text");
   const auto skip = options().on_bad_image(OnBadImage::kSkip);
   const auto here = epoch(subset_, eval_options(), skip);

@@ -1,4 +1,4 @@
-// Where pictures come from: folders, lists and tars laid out as the known data sets are, and as nobody
+// Where images come from: folders, lists and tars laid out as the known data sets are, and as nobody
 // should.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using namespace test;
 using Names = std::vector<std::string>;
 
-// Of each picture by its class's name.
+// Of each image by its class's name.
 std::map<std::string, int64_t> count_by_class(const Samples& samples) {
   std::map<std::string, int64_t> counts;
   for (int64_t i = 0; i < samples.size(); ++i) {
@@ -59,7 +59,7 @@ class KnownLayouts : public ::testing::Test {
   static void expect_readable(const Dataset& data) {
     for (const auto& part : data.parts()) {
       for (int64_t i = 0; i < part->size(); ++i) {
-        ASSERT_GT(Picture(part->read(i)).decode().pixels.size(), 0u) << part->place(i);
+        ASSERT_GT(EncodedImage(part->read(i)).decode().pixels.size(), 0u) << part->place(i);
       }
     }
   }
@@ -140,7 +140,7 @@ TEST_F(KnownLayouts, RelativesOfImageNetAreMatchedByName) {
     }
     expect_readable(data);
   }
-  EXPECT_EQ(open("imagenet-r").notes(), (Names{"left out, as no pictures: 1, such as '" +
+  EXPECT_EQ(open("imagenet-r").notes(), (Names{"left out, as no images: 1, such as '" +
                                                (root_ / "imagenet-r/README.txt").string() + "'"}));
   Names without = kImageNet;
   without[1] = "n01443538";
@@ -191,10 +191,10 @@ class ImageFolder : public test::Scratch {
 };
 
 TEST_F(ImageFolder, PartsOfAllDepths) {
-  write_picture(file("real/train/cat/1.png"), 1);
-  write_picture(file("real/test/cat/1.png"), 2);
-  write_picture(file("sketch/dog/1.png"), 3);
-  write_picture(file("train/bird/deep/below/1.png"), 4);  // no picture before it: 'below' is the class
+  write_image(file("real/train/cat/1.png"), 1);
+  write_image(file("real/test/cat/1.png"), 2);
+  write_image(file("sketch/dog/1.png"), 3);
+  write_image(file("train/bird/deep/below/1.png"), 4);  // no image before it: 'below' is the class
   const auto parts = read();
   ASSERT_EQ(parts.size(), 4u);
   EXPECT_EQ(parts[0].title() + " " + parts[1].title() + " " + parts[2].title(),
@@ -207,23 +207,23 @@ TEST_F(ImageFolder, PartsOfAllDepths) {
 }
 
 TEST_F(ImageFolder, TheInnermostFoldersAreClasses) {
-  write_picture(file("montage.png"), 1);
-  write_picture(file("train/cat/1.jpg"), 2);
-  write_picture(file("train/dog/2.PNG"), 3);
-  write_picture(file("train/overview.JPEG"), 4);
+  write_image(file("montage.png"), 1);
+  write_image(file("train/cat/1.jpg"), 2);
+  write_image(file("train/dog/2.PNG"), 3);
+  write_image(file("train/overview.JPEG"), 4);
   std::vector<std::string> notes;
   const auto parts = read_image_folder(folder_, &notes);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].title(), "train");
   EXPECT_EQ(names_of(parts[0]), (Names{"train/cat/1.jpg", "train/dog/2.PNG"}));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_HAS(notes[0], "left out, as they lie beside folders of pictures: 2, such as '");
+  EXPECT_HAS(notes[0], "left out, as they lie beside folders of images: 2, such as '");
 }
 
-TEST_F(ImageFolder, AClassWithoutPicturesIsAnError) {
-  write_picture(file("train/cat/1.jpg"), 1);
+TEST_F(ImageFolder, AClassWithoutImagesIsAnError) {
+  write_image(file("train/cat/1.jpg"), 1);
   put_file(file("train/dog/notes.txt"), "none yet");
-  EXPECT_HAS(error_of([&] { read(); }), "train/dog' is among class folders and holds no picture");
+  EXPECT_HAS(error_of([&] { read(); }), "train/dog' is among class folders and holds no image");
   test::remove_folder(file("train/dog"));
   fs::create_directories(file("nothing/here"));  // among parts it is no class
   EXPECT_EQ(read().size(), 1u);
@@ -231,10 +231,10 @@ TEST_F(ImageFolder, AClassWithoutPicturesIsAnError) {
 
 TEST_F(ImageFolder, NumbersBesideNamesArePositions) {
   for (const char* name : {"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9", "nA", "nB"}) {
-    write_picture(file("val") / name / "1.jpg", 1);
+    write_image(file("val") / name / "1.jpg", 1);
   }
-  write_picture(file("v2/10/1.jpg"), 2);
-  write_picture(file("v2/2/1.jpg"), 2);
+  write_image(file("v2/10/1.jpg"), 2);
+  write_image(file("v2/2/1.jpg"), 2);
   for (const auto& options :
        {DatasetOptions(), DatasetOptions().classes(Dataset(folder_.string()).classes())}) {
     const Dataset data(folder_.string(), options);
@@ -244,19 +244,19 @@ TEST_F(ImageFolder, NumbersBesideNamesArePositions) {
 }
 
 TEST_F(ImageFolder, NumbersAreSortedByValueUnlessThereAreNames) {
-  for (const char* name : {"10", "2", "1"}) write_picture(file(std::string("all/") + name + "/x.png"), 1);
-  for (const char* name : {"10", "2", "a"}) write_picture(file(std::string("some/") + name + "/x.png"), 1);
+  for (const char* name : {"10", "2", "1"}) write_image(file(std::string("all/") + name + "/x.png"), 1);
+  for (const char* name : {"10", "2", "a"}) write_image(file(std::string("some/") + name + "/x.png"), 1);
   const auto parts = read();
   EXPECT_EQ(parts.at(0).classes, (Names{"1", "2", "10"}));
   EXPECT_EQ(parts.at(1).classes, (Names{"10", "2", "a"}));
 }
 
 TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("cat/._1.png"), "a Mac was here");
   put_file(file("cat/.DS_Store"), "");
-  write_picture(file(".thumbnails/x/1.png"), 1);
-  write_picture(file("__MACOSX/cat/1.png"), 1);
+  write_image(file(".thumbnails/x/1.png"), 1);
+  write_image(file("__MACOSX/cat/1.png"), 1);
   put_file(file("cat/Thumbs.db"), "");
   put_file(file("cat/2.webp"), "");
   put_file(file("cat/3.webp"), "");
@@ -267,13 +267,13 @@ TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
   EXPECT_EQ(names_of(parts[0]), (Names{"cat/1.png"}));
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_HAS(notes[0], "only JPEG and PNG are: 2 .webp, such as '");
-  EXPECT_HAS(notes[1], "left out, as no pictures: 2, such as '");
+  EXPECT_HAS(notes[1], "left out, as no images: 2, such as '");
   EXPECT_EQ(Dataset(folder_.string()).notes(), notes);
 }
 
-TEST_F(ImageFolder, PicturesAloneHaveNoLabels) {
-  write_picture(file("b.png"), 1);
-  write_picture(file("a.jpg"), 2);
+TEST_F(ImageFolder, ImagesAloneHaveNoLabels) {
+  write_image(file("b.png"), 1);
+  write_image(file("a.jpg"), 2);
   const Dataset data(folder_.string());
   const auto part = data.part(folder_.filename().string(), Role::kTest);
   EXPECT_EQ(names_of(*part), (Names{"a.jpg", "b.png"}));
@@ -283,17 +283,17 @@ TEST_F(ImageFolder, PicturesAloneHaveNoLabels) {
 }
 
 TEST_F(ImageFolder, LinksAreFollowed) {
-  write_picture(file("elsewhere/pictures/1.png"), 1);
+  write_image(file("elsewhere/images/1.png"), 1);
   fs::create_directories(file("data/dog"));
-  fs::create_directory_symlink(file("elsewhere/pictures"), file("data/cat"));
-  fs::create_symlink(file("elsewhere/pictures/1.png"), file("data/dog/linked.png"));
+  fs::create_directory_symlink(file("elsewhere/images"), file("data/cat"));
+  fs::create_symlink(file("elsewhere/images/1.png"), file("data/dog/linked.png"));
   const Dataset data(file("data").string());
   EXPECT_EQ(data.classes(), (Names{"cat", "dog"}));
   EXPECT_EQ(data.parts()[0]->read(0), data.parts()[0]->read(1));
 }
 
 TEST_F(ImageFolder, LinksInACircleAreNamed) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   fs::create_directory_symlink(file("cat"), file("cat/again"));
   EXPECT_HAS(error_of([&] { read(); }), "does a link lead in a circle?");
   fs::remove(file("cat/again"));
@@ -302,8 +302,8 @@ TEST_F(ImageFolder, LinksInACircleAreNamed) {
   EXPECT_HAS(error_of([&] { read(); }), "does a link lead in a circle?");
 }
 
-TEST_F(ImageFolder, ABrokenLinkIsABadPictureAndNoMore) {
-  write_picture(file("cat/1.png"), 1);
+TEST_F(ImageFolder, ABrokenLinkIsABadImageAndNoMore) {
+  write_image(file("cat/1.png"), 1);
   fs::create_symlink(file("nowhere"), file("cat/2.png"));
   fs::create_directory_symlink(file("nowhere"), file("dog"));
   const auto parts = read();
@@ -313,7 +313,7 @@ TEST_F(ImageFolder, ABrokenLinkIsABadPictureAndNoMore) {
 
 TEST_F(ImageFolder, WhatCannotBeListedIsAnError) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   fs::create_directories(file("dog"));
   fs::permissions(file("dog"), fs::perms::none);
   EXPECT_HAS(error_of([&] { read(); }), "cannot read the folder");
@@ -321,7 +321,7 @@ TEST_F(ImageFolder, WhatCannotBeListedIsAnError) {
 }
 
 TEST_F(ImageFolder, AFileThatVanishesIsRefusedWhenItIsRead) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   fs::create_directories(file("cat/2.png"));
   const auto part = read().at(0);
   EXPECT_EQ(part.read(0), read_bytes(file("cat/1.png")));
@@ -332,7 +332,7 @@ TEST_F(ImageFolder, AFileThatVanishesIsRefusedWhenItIsRead) {
 }
 
 TEST_F(ImageFolder, AnArchiveThatWasLeftThereIsNotRead) {
-  write_picture(file("val/cat/1.jpg"), 1);
+  write_image(file("val/cat/1.jpg"), 1);
   test::write_tar(file("ILSVRC2012_img_val.tar"), {{"ILSVRC2012_val_00000001.JPEG", "x"}});
   const Dataset data(folder_.string());
   EXPECT_EQ(data.titles(), Names{"val"});
@@ -342,8 +342,8 @@ TEST_F(ImageFolder, AnArchiveThatWasLeftThereIsNotRead) {
   EXPECT_HAS(Dataset(folder_.string()).notes().at(0), "beside them: 0 lists, 1 folders");
 }
 
-TEST_F(ImageFolder, APictureByItself) {
-  write_picture(file("cat/1.jpg"), 1);
+TEST_F(ImageFolder, AImageByItself) {
+  write_image(file("cat/1.jpg"), 1);
   const Dataset data(file("cat/1.jpg").string());
   EXPECT_EQ(names_of(*data.parts()[0]), Names{"1.jpg"});
   EXPECT_NO_THROW(data.parts()[0]->read(0));
@@ -356,7 +356,7 @@ TEST_F(ImageFolder, APipeIsNotWaitedFor) {
   EXPECT_HAS(refusal_of([&] { data.parts()[0]->read(0); }), "no regular file");
 }
 
-TEST_F(ImageFolder, AFileLargerThanAnyPictureIsRefused) {
+TEST_F(ImageFolder, AFileLargerThanAnyImageIsRefused) {
   put_file(file("cat/1.jpg"), "x");
   fs::resize_file(file("cat/1.jpg"), int64_t{1} << 40);  // sparse
   const Dataset data(folder_.string());
@@ -364,27 +364,27 @@ TEST_F(ImageFolder, AFileLargerThanAnyPictureIsRefused) {
 }
 
 TEST_F(ImageFolder, ALinkToItselfIsLeftOut) {
-  write_picture(file("cat/1.jpg"), 1);
+  write_image(file("cat/1.jpg"), 1);
   fs::create_symlink(file("loop"), file("loop"));
   EXPECT_EQ(Dataset(folder_.string()).parts()[0]->size(), 1);
 }
 
 TEST_F(ImageFolder, TwoPartsOfOneNameAreAnError) {
-  write_picture(file("real/train/cat/1.jpg"), 1);
-  write_picture(file("train/real/cat/1.jpg"), 2);
+  write_image(file("real/train/cat/1.jpg"), 1);
+  write_image(file("train/real/cat/1.jpg"), 2);
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "two parts that are both 'real/train'");
 }
 
 TEST_F(ImageFolder, ADomainsOnlyPartIsMeantWhateverItsSplit) {
-  write_picture(file("real/train/cat/1.jpg"), 1);
-  write_picture(file("sketch/cat/1.jpg"), 2);
+  write_image(file("real/train/cat/1.jpg"), 1);
+  write_image(file("sketch/cat/1.jpg"), 2);
   const Dataset data(folder_.string());
   EXPECT_EQ(data.part("real", Role::kTest), data.part("real", Role::kTrain));
 }
 
 TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
   const std::string odd = "caf\xe9", name = "\xff\xfe \n.png";
-  write_picture(folder_ / odd / name, 1);
+  write_image(folder_ / odd / name, 1);
   const auto part = read().at(0);
   EXPECT_EQ(part.classes, (Names{odd}));
   EXPECT_EQ(part.read(0), read_bytes(folder_ / odd / name));
@@ -393,16 +393,16 @@ TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
 }
 
 TEST_F(ImageFolder, NothingToReadIsAnErrorThatSaysWhatWasThere) {
-  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no picture (.jpg, .jpeg, .png) is below");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no image (.jpg, .jpeg, .png) is below");
   put_file(file("cat/1.webp"), "");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only JPEG and PNG are: 1 .webp");
   EXPECT_HAS(error_of([&] { Dataset(file("nowhere").string()); }), "there is no '");
 }
 
 TEST_F(ImageFolder, PartsHaveTheClassesOfAllParts) {
-  write_picture(file("a/cat/1.png"), 1);
-  write_picture(file("b/dog/1.png"), 2);
-  write_picture(file("b/ant/1.png"), 2);
+  write_image(file("a/cat/1.png"), 1);
+  write_image(file("b/dog/1.png"), 2);
+  write_image(file("b/ant/1.png"), 2);
   const Dataset data(folder_.string());
   EXPECT_EQ(data.classes(), (Names{"ant", "cat", "dog"}));
   EXPECT_EQ(labels_of(*data.part("a", Role::kTrain)), (std::vector<int64_t>{1}));
@@ -431,23 +431,23 @@ TEST(Parts, NamesOfDomainsAndSplits) {
   for (const auto& [name, expected] : files) EXPECT_EQ(part(set_part_of_file, name), expected) << name;
 }
 
-TEST(Parts, EndingsOfPictures) {
+TEST(Parts, EndingsOfImages) {
   for (const char* name : {"a.jpg", "a.JPG", "a.JPEG", "b.c.Png", "0.1_x _ y.jpg"})
-    EXPECT_TRUE(is_picture(name));
-  for (const char* name : {"a.jpg.txt", "jpg", "a.webp", "", ".", "a."}) EXPECT_FALSE(is_picture(name));
+    EXPECT_TRUE(is_image_name(name));
+  for (const char* name : {"a.jpg.txt", "jpg", "a.webp", "", ".", "a."}) EXPECT_FALSE(is_image_name(name));
 }
 
 // ---------------------------------------------------------------------------------------------------------
 // Lists.
 
-Samples parsed(const std::string& text) { return parse_image_list(text, "/pictures"); }
+Samples parsed(const std::string& text) { return parse_image_list(text, "/images"); }
 
 TEST(ImageListLines, AreAPathAndALabel) {
   const auto list = parsed("a/1.jpg 0\nb/2 3.jpg 1\r\n\n  c/4.jpg\t \t2  \r\n \t\r\n/abs/d/5.jpg 3");
   EXPECT_EQ(names_of(list), (Names{"a/1.jpg", "b/2 3.jpg", "c/4.jpg", "/abs/d/5.jpg"}));
   EXPECT_EQ(labels_of(list), (std::vector<int64_t>{0, 1, 2, 3}));
   EXPECT_EQ(list.classes, (Names{"a", "b", "c", "d"}));
-  EXPECT_EQ(list.place(0), "/pictures/a/1.jpg");
+  EXPECT_EQ(list.place(0), "/images/a/1.jpg");
   EXPECT_EQ(list.place(3), "/abs/d/5.jpg");
 }
 
@@ -475,7 +475,7 @@ TEST(ImageListLines, ClassesAreNamedAfterFoldersOnlyIfTheyTellThemApart) {
 class ImageList : public test::Scratch {};
 
 TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
-  write_picture(file("real/cat/1.png"), 1);
+  write_image(file("real/cat/1.png"), 1);
   put_file(file("real_train.txt"), "real/cat/1.png 0\n");
   put_file(file("lists/real_test.txt"), "real/cat/1.png 0\n");
   for (const char* name : {"real_train.txt", "lists/real_test.txt"}) {
@@ -484,7 +484,7 @@ TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
   EXPECT_EQ(Dataset(file("lists").string()).titles(), (Names{"real/test"}));
   put_file(file("far/away/x.txt"), "real/cat/1.png 0\n");
   EXPECT_HAS(error_of([&] { read_image_list(file("far/away/x.txt")); }),
-             "its pictures, such as 'real/cat/1.png', are neither in its folder nor in the one above");
+             "its images, such as 'real/cat/1.png', are neither in its folder nor in the one above");
   put_file(file("far/away/y.txt"), file("real/cat/1.png").string() + " 0\n");
   EXPECT_EQ(read_image_list(file("far/away/y.txt")).read(0), read_bytes(file("real/cat/1.png")));
 }
@@ -498,7 +498,7 @@ TEST_F(ImageList, ErrorsNameTheList) {
 }
 
 TEST_F(ImageList, RelativePathsOfTheListItself) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("lists/x.txt"), "cat/1.png 0\n");
   put_file(file("y.txt"), "cat/1.png 0\n");
   const auto before = fs::current_path();
@@ -510,7 +510,7 @@ TEST_F(ImageList, RelativePathsOfTheListItself) {
 }
 
 TEST_F(ImageList, ListsOfOneDataSetMustAgree) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("a_train.txt"), "cat/1.png 0\ndog/1.png 1\n");
   put_file(file("a_test.txt"), "cat/1.png 0\nant/1.png 2\n");
   EXPECT_EQ(Dataset(folder_.string()).classes(), (Names{"cat", "dog", "ant"}));
@@ -521,15 +521,15 @@ TEST_F(ImageList, ListsOfOneDataSetMustAgree) {
 }
 
 TEST_F(ImageList, NamesBeatNumbersOfAnotherList) {
-  write_picture(file("cat/1.png"), 1);
-  write_picture(file("1.png"), 1);
+  write_image(file("cat/1.png"), 1);
+  write_image(file("1.png"), 1);
   put_file(file("a.txt"), "1.png 0\n1.png 3\n");
   put_file(file("b.txt"), "cat/1.png 0\ndog/1.png 1\n");
   EXPECT_EQ(Dataset(folder_.string()).classes(), (Names{"cat", "dog", "2", "3"}));
 }
 
 TEST_F(ImageList, AClassListBesideNamesTheNumbers) {
-  write_picture(file("1.png"), 1);
+  write_image(file("1.png"), 1);
   put_file(file("a.txt"), "1.png 0\n1.png 2\n");
   put_file(file("classes.txt"), "tench\r\ngreat white shark\n\ngoldfish\nextra 1\n");
   const Dataset data(folder_.string());
@@ -545,7 +545,7 @@ TEST_F(ImageList, AClassListBesideNamesTheNumbers) {
 }
 
 TEST_F(ImageList, GivenClassesAreMatchedByNameOrElseByPosition) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("a.txt"), "cat/1.png 0\ndog/1.png 1\n");
   const auto labels = [&](const Names& classes) {
     return labels_of(*Dataset(folder_.string(), DatasetOptions().classes(classes)).parts()[0]);
@@ -556,8 +556,8 @@ TEST_F(ImageList, GivenClassesAreMatchedByNameOrElseByPosition) {
 }
 
 TEST_F(ImageList, IsWrittenWithAbsolutePaths) {
-  write_picture(file("data/cat one/1.png"), 1);
-  write_picture(file("data/dog/2.png"), 2);
+  write_image(file("data/cat one/1.png"), 1);
+  write_image(file("data/dog/2.png"), 2);
   const auto part = read_image_folder(file("data")).at(0);
   fs::create_directories(file("lists"));
   write_image_list(part, {1, 0, 1}, file("lists/some.txt"));
@@ -569,7 +569,7 @@ TEST_F(ImageList, IsWrittenWithAbsolutePaths) {
 }
 
 TEST_F(ImageList, WhatIsCalledOneMustBeOne) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("real_test.txt"), "cat/1.png 0\n");
   for (const char* text : {"", "path label\ncat/1.png 0\n", "cat/1.png\n"}) {
     put_file(file("real_train.txt"), text);
@@ -578,21 +578,21 @@ TEST_F(ImageList, WhatIsCalledOneMustBeOne) {
 }
 
 TEST_F(ImageList, MustAgreeWithTheListOfClasses) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
   put_file(file("classes.txt"), "dog\ncat\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }),
              "label 0 of 'train' is 'cat' by its folder and 'dog'");
 }
 
-TEST_F(ImageList, SomePicturesMayBeMissing) {
-  write_picture(file("cat/2.png"), 1);
+TEST_F(ImageList, SomeImagesMayBeMissing) {
+  write_image(file("cat/2.png"), 1);
   put_file(file("train.txt"), "cat/1.png 0\ncat/2.png 0\n");
   EXPECT_EQ(Dataset(folder_.string()).parts()[0]->size(), 2);
 }
 
 TEST_F(ImageList, MayBeginWithAByteOrderMark) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("train.txt"),
            "\xef\xbb\xbf"
            "cat/1.png 0\n");
@@ -601,7 +601,7 @@ TEST_F(ImageList, MayBeginWithAByteOrderMark) {
 }
 
 TEST_F(ImageList, OfWhichOnlySomeClassesAreKnownIsAnError) {
-  write_picture(file("cat/1.png"), 1);
+  write_image(file("cat/1.png"), 1);
   put_file(file("train.txt"), "cat/1.png 0\ndog/1.png 1\n");
   EXPECT_HAS(error_of([&] { Dataset(folder_.string(), DatasetOptions().classes({"ant", "cat", "dogs"})); }),
              "the nearest is 'dogs'");
@@ -621,7 +621,7 @@ TEST_F(ImageList, IsToldFromOtherText) {
 }
 
 TEST_F(ImageList, AMillionLinesTakeLittleMemory) {
-  write_picture(file("real/class_000/real_001_000000.jpg"), 1);
+  write_image(file("real/class_000/real_001_000000.jpg"), 1);
   std::string text;
   for (int i = 0; i < 1'000'000; ++i) {
     text += fmt::format("real/class_{:03}/real_{:03}_{:06}.jpg {}\n", i % 345, i % 345 + 1, i, i % 345);

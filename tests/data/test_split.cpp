@@ -1,4 +1,4 @@
-// Who gets which pictures, and the random numbers that decide it.
+// Who gets which images, and the random numbers that decide it.
 #include "tpgm/data/split.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace {
 using test::error_of;
 using test::put_file;
 
-// As many pictures of each class, in turn as far as they go.
-Dataset::Part pictures(const std::vector<int64_t>& counts) {
+// As many images of each class, in turn as far as they go.
+Dataset::Part images(const std::vector<int64_t>& counts) {
   auto samples = std::make_shared<Samples>();
   for (size_t label = 0; label < counts.size(); ++label)
     samples->classes.push_back(fmt::format("c{}", label));
@@ -42,7 +42,7 @@ std::vector<int64_t> by_class(const SampleSubset& subset) {
 }
 
 TEST(Split, IsDisjointCompleteAndInOrder) {
-  const auto samples = pictures({10, 3, 57, 1, 20});
+  const auto samples = images({10, 3, 57, 1, 20});
   const auto made = split(samples, SplitOptions().radius(0.2).selection(0.1).test(0.3));
   std::vector<int64_t> indices;
   for (const auto* part : all_parts(made)) {
@@ -55,10 +55,10 @@ TEST(Split, IsDisjointCompleteAndInOrder) {
   EXPECT_EQ(indices, all_of(samples).indices);
 }
 
-TEST(Split, SharesAreThoseOfEachClassWithinOnePictureAndInTotal) {
+TEST(Split, SharesAreThoseOfEachClassWithinOneImageAndInTotal) {
   for (const auto& counts : std::vector<std::vector<int64_t>>{
            std::vector<int64_t>(345, 17), {100, 101, 102, 103, 104, 105, 106}, {9, 30, 12, 77, 41, 8, 500}}) {
-    const auto samples = pictures(counts);
+    const auto samples = images(counts);
     const SplitOptions options = SplitOptions().radius(0.1).selection(0.05).test(0.25);
     const auto made = split(samples, options);
     const std::vector<std::pair<const SampleSubset*, double>> shares = {
@@ -78,7 +78,7 @@ TEST(Split, SharesAreThoseOfEachClassWithinOnePictureAndInTotal) {
 
 TEST(Split, AFractionOfEachClassIsUsed) {
   const std::vector<int64_t> counts = {100, 55, 20, 250, 31};
-  const auto samples = pictures(counts);
+  const auto samples = images(counts);
   const auto made = split(samples, SplitOptions().fraction(0.1).radius(0.2).selection(0));
   EXPECT_EQ(made.selection.size(), 0);
   std::vector<int64_t> used(counts.size());
@@ -94,7 +94,7 @@ TEST(Split, AFractionOfEachClassIsUsed) {
 }
 
 TEST(Split, IsAFunctionOfTheSeed) {
-  const auto samples = pictures({40, 40, 40});
+  const auto samples = images({40, 40, 40});
   const auto radius = [&](uint64_t seed) { return split(samples, SplitOptions().seed(seed)).radius.indices; };
   EXPECT_EQ(radius(0), radius(0));
   std::set<std::vector<int64_t>> different;
@@ -108,15 +108,15 @@ TEST(Split, IsAFunctionOfTheSeed) {
 }
 
 TEST(Split, ClassesDoNotShareTheirShuffles) {
-  const auto made = split(pictures({50, 50}), SplitOptions().radius(0.5).selection(0));
+  const auto made = split(images({50, 50}), SplitOptions().radius(0.5).selection(0));
   std::vector<std::set<int64_t>> positions(2);
   for (const int64_t i : made.radius.indices) positions[static_cast<size_t>(i % 2)].insert(i / 2);
   EXPECT_NE(positions[0], positions[1]);
 }
 
-TEST(Split, TinyClassesKeepATrainingPicture) {
+TEST(Split, TinyClassesKeepATrainingImage) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    const auto samples = pictures({1, 2, 1, 3, 1, 2, 1, 1});
+    const auto samples = images({1, 2, 1, 3, 1, 2, 1, 1});
     const auto options = SplitOptions().radius(0.3).selection(0.3).test(0.3).seed(seed);
     for (const double fraction : {1.0, 0.01}) {
       const auto made = split(samples, SplitOptions(options).fraction(fraction));
@@ -128,18 +128,18 @@ TEST(Split, TinyClassesKeepATrainingPicture) {
 TEST(Split, WhatTinyClassesAreGivenIsNotTakenFromLargeOnes) {
   std::vector<int64_t> counts(50, 1);
   counts.push_back(100);
-  const auto tenth = split(pictures(counts), SplitOptions().fraction(0.1).radius(0).selection(0));
+  const auto tenth = split(images(counts), SplitOptions().fraction(0.1).radius(0).selection(0));
   EXPECT_NEAR(by_class(tenth.train).back(), 10, 1);
-  const auto all = split(pictures(counts), SplitOptions());
+  const auto all = split(images(counts), SplitOptions());
   EXPECT_NEAR(by_class(all.radius).back(), 10, 1);
   EXPECT_NEAR(by_class(all.selection).back(), 10, 1);
 }
 
-TEST(Split, TheSeedChoosesWhichClassesGiveTheOddPicture) {
+TEST(Split, TheSeedChoosesWhichClassesGiveTheOddImage) {
   std::set<std::vector<int64_t>> radius;
   int64_t both = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const auto made = split(pictures(std::vector<int64_t>(10, 4)), SplitOptions().seed(seed));
+    const auto made = split(images(std::vector<int64_t>(10, 4)), SplitOptions().seed(seed));
     radius.insert(by_class(made.radius));
     const auto first = by_class(made.radius), second = by_class(made.selection);
     for (size_t i = 0; i < first.size(); ++i) both += first[i] > 0 && second[i] > 0 ? 1 : 0;
@@ -149,7 +149,7 @@ TEST(Split, TheSeedChoosesWhichClassesGiveTheOddPicture) {
             20 * 4);  // four classes of ten give one for the radii; not always the same four for selection
 }
 
-TEST(Split, PicturesWithoutLabelsAreSplitAsAClass) {
+TEST(Split, ImagesWithoutLabelsAreSplitAsAClass) {
   auto samples = std::make_shared<Samples>();
   for (int i = 0; i < 50; ++i) samples->add(std::to_string(i), -1);
   const auto made = split(Dataset::Part(samples), SplitOptions());
@@ -158,7 +158,7 @@ TEST(Split, PicturesWithoutLabelsAreSplitAsAClass) {
 }
 
 TEST(Split, OptionsThatMakeNoSenseAreRefused) {
-  const auto samples = pictures({10});
+  const auto samples = images({10});
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double fraction : {0.0, -1.0, 1.5, nan}) {
     EXPECT_HAS(error_of([&] { split(samples, SplitOptions().fraction(fraction)); }),
@@ -172,15 +172,15 @@ TEST(Split, OptionsThatMakeNoSenseAreRefused) {
   }
 }
 
-TEST(Disjoint, APictureInTwoPlacesIsNamed) {
-  const auto samples = pictures({4, 4});
+TEST(Disjoint, AImageInTwoPlacesIsNamed) {
+  const auto samples = images({4, 4});
   const SampleSubset one{samples, {0, 1, 2}}, two{samples, {3, 4}}, three{samples, {5, 2}},
       twice{samples, {6, 7, 6}};
   EXPECT_NO_THROW(check_disjoint({{"train", &one}, {"radius", &two}}));
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"radius", &two}, {"test", &three}}); }),
              "/c0/1.png' is in train and in test");
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &twice}}); }), "/c0/3.png' is in train twice");
-  const SampleSubset elsewhere{pictures({2, 2}), {0}};  // another part with a file of the same place
+  const SampleSubset elsewhere{images({2, 2}), {0}};  // another part with a file of the same place
   EXPECT_HAS(error_of([&] { check_disjoint({{"train", &one}, {"test", &elsewhere}}); }), "/c0/0.png'");
 }
 
@@ -210,13 +210,13 @@ TEST_F(Task, OfDomainsWithoutSplits) {
   EXPECT_EQ(made.tests[0].first, "photo");
   EXPECT_EQ(made.tests[0].second.size(), 12);  // a fifth
   EXPECT_EQ(made.tests[1].second.size(), 15);
-  EXPECT_EQ(made.notes, (std::vector<std::string>{
-                            "train: photo, 36 pictures", "radius: 10 % held out of photo, 6 pictures",
-                            "selection: 10 % held out of photo, 6 pictures",
-                            "test: 20 % held out of photo, 12 pictures", "test: sketch, 15 pictures"}));
+  EXPECT_EQ(made.notes,
+            (std::vector<std::string>{"train: photo, 36 images", "radius: 10 % held out of photo, 6 images",
+                                      "selection: 10 % held out of photo, 6 images",
+                                      "test: 20 % held out of photo, 12 images", "test: sketch, 15 images"}));
 }
 
-TEST_F(Task, ATrainingDomainThatIsNotTestedKeepsItsPictures) {
+TEST_F(Task, ATrainingDomainThatIsNotTestedKeepsItsImages) {
   make("photo", 20);
   make("sketch", 5);
   const auto made = task("photo", {"sketch"}, SplitOptions().test(0.5));
@@ -287,7 +287,7 @@ TEST_F(Task, NamesThatAreNotThereAndLabelsThatAreMissing) {
   EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch'; it has");
   test::remove_folder(file("photo"));
   put_file(file("1.png"), "");
-  EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has pictures without a label");
+  EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has images without a label");
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -61,20 +61,20 @@ TEST_P(TarGoldens, OfPythonAreRead) {
   for (int i = 0; i < 4; ++i) folder += "a_folder_with_a_name_that_takes_room/";
   const auto samples = indexed(bytes);
   ASSERT_EQ(samples.size(), 3u);
-  const Names pictures = {"train/000.jpg", "train/" + folder + "001.png", "train/empty.JPEG"};
+  const Names images = {"train/000.jpg", "train/" + folder + "001.png", "train/empty.JPEG"};
   const Names labels = {"2", "0", "1"};
   std::string second;
-  for (int i = 0; i < 100; ++i) second += "picture 1";
-  const Names contents = {"picture 0", second, ""};
+  for (int i = 0; i < 100; ++i) second += "image 1";
+  const Names contents = {"image 0", second, ""};
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(samples[i].picture, pictures[i]);
+    EXPECT_EQ(samples[i].encoded, images[i]);
     EXPECT_EQ(samples[i].label, labels[i]);
     EXPECT_EQ(bytes.substr(samples[i].offset, samples[i].size), contents[i]);
   }
   const auto parts = read_tar_shards({path});
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].split, "train");
-  EXPECT_EQ(parts[0].read(0), "picture 0");
+  EXPECT_EQ(parts[0].read(0), "image 0");
   EXPECT_EQ(parts[0].read(1), "");
   EXPECT_EQ(parts[1].read(0), second);
   EXPECT_EQ(parts[0].place(0), path.string() + ": train/000.jpg");
@@ -120,7 +120,7 @@ TEST_F(Tars, WhatIsWrittenIsReadByUsAndBySystemTar) {
 TEST_F(Tars, NamesTooLongForAFolderStillMakeATar) {
   const std::string name = std::string(40, 'a') + "/" + std::string(4000, 'b') + ".jpg";
   write_tar(file("x.tar"), {{name, "1"}});
-  EXPECT_EQ(indexed(read_bytes(file("x.tar"))).at(0).picture, name);
+  EXPECT_EQ(indexed(read_bytes(file("x.tar"))).at(0).encoded, name);
 }
 
 TEST_F(Tars, LabelsThatAreNumbers) {
@@ -206,12 +206,12 @@ TEST_F(Tars, FlatTarsHaveNoLabels) {
   EXPECT_EQ(labels_of(*Dataset(file("all.tar").string()).parts()[0]), (std::vector<int64_t>{-1, -1}));
 }
 
-TEST_F(Tars, PicturesWithoutALabelAmongOthersAreAnError) {
+TEST_F(Tars, ImagesWithoutALabelAmongOthersAreAnError) {
   write_tar(file("x.tar"), {{"0.jpg", "a"}, {"0.cls", "0"}, {"1.jpg", "b"}, {"2.jpg", "c"}, {"2.cls", "  "}});
   EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "'1.jpg' has no label (.cls or .json)");
 }
 
-TEST_F(Tars, TwoPicturesOfOneKeyAreAnErrorWhereThereAreLabels) {
+TEST_F(Tars, TwoImagesOfOneKeyAreAnErrorWhereThereAreLabels) {
   write_tar(file("x.tar"), {{"a/0.jpg", "a"}, {"a/0.cls", "0"}, {"a/0.png", "b"}});
   EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "'a/0.png' has no label");
   write_tar(file("y.tar"), {{"cat/img.1.jpg", "a"}, {"cat/img.2.jpg", "b"}});
@@ -247,12 +247,12 @@ TEST_F(Tars, NumbersThatAreNoPositionsAreRefused) {
   }
 }
 
-TEST_F(Tars, WithoutPictures) {
+TEST_F(Tars, WithoutImages) {
   write_tar(file("x.tar"), {{"0.cls", "0"}, {"1.txt", "b"}});
-  EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "no picture");
+  EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "no image");
   for (const std::string& bytes : {std::string(), kTarEnd}) {
     write_bytes(file("x.tar"), bytes);
-    EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "no picture");
+    EXPECT_HAS(error_of([&] { Dataset(file("x.tar").string()); }), "no image");
   }
 }
 
@@ -291,7 +291,7 @@ TEST_F(Tars, CutAnywhereTheyAreRefusedOrShorter) {
       const auto samples = indexed(cut);
       ASSERT_LE(samples.size(), all.size());
       for (size_t i = 0; i < samples.size(); ++i) {
-        ASSERT_EQ(samples[i].picture, all[i].picture);
+        ASSERT_EQ(samples[i].encoded, all[i].encoded);
         ASSERT_TRUE(samples[i].label.empty() || samples[i].label == all[i].label);
         ASSERT_LE(samples[i].offset + samples[i].size, size);
       }
@@ -314,7 +314,7 @@ TEST_F(Tars, CutWhileInUseTheyAreRefused) {
 }
 
 TEST_F(Tars, AWrongBitInAHeaderIsNoticed) {
-  write_tar(file("x.tar"), {{"0.jpg", "picture"}, {"0.cls", "0"}});
+  write_tar(file("x.tar"), {{"0.jpg", "image"}, {"0.cls", "0"}});
   const std::string whole = read_bytes(file("x.tar"));
   size_t refused = 0;
   for (size_t i = 0; i < kTarBlock; ++i) {
@@ -323,7 +323,7 @@ TEST_F(Tars, AWrongBitInAHeaderIsNoticed) {
     try {
       const auto samples = indexed(bytes);
       ASSERT_EQ(samples.size(), 1u) << i;
-      EXPECT_EQ(samples[0].picture, "0.jpg") << i;
+      EXPECT_EQ(samples[0].encoded, "0.jpg") << i;
     } catch (const Malformed&) {
       ++refused;
     }
@@ -369,9 +369,9 @@ TEST(TarHeaders, PaxSizesAndGlobalRecords) {
       tar_entry("short.jpg", '0', "abc", "00000000000") + tar_entry("b.png", '\0', "de") + kTarEnd;
   const auto samples = indexed(bytes);
   ASSERT_EQ(samples.size(), 2u);
-  EXPECT_EQ(samples[0].picture, "ab.jpg");
+  EXPECT_EQ(samples[0].encoded, "ab.jpg");
   EXPECT_EQ(bytes.substr(samples[0].offset, samples[0].size), "abc");
-  EXPECT_EQ(samples[1].picture, "b.png");
+  EXPECT_EQ(samples[1].encoded, "b.png");
 }
 
 TEST(TarHeaders, LargeLabelsAreRefused) {

@@ -77,7 +77,7 @@ TEST(Transforms, ResizeAsPillow) {
     SCOPED_TRACE(item.key());
     const std::string bytes = bytes_of(parts[1]);
     const auto size = split(parts[3], 'x');
-    const Image image = resize(Picture(bytes).decode(), std::stoll(size[0]), std::stoll(size[1]),
+    const Image image = resize(EncodedImage(bytes).decode(), std::stoll(size[0]), std::stoll(size[1]),
                                parsed<Interpolation>(parts[2]));
     // Pillow 13 takes the columns first where that is cheaper; LibTorch, as Pillow before, never does. Both
     // clip what overshoots in between.
@@ -91,7 +91,7 @@ TEST(Transforms, ResizeAsPillow) {
 
 TEST(Transforms, ResizeTakesGrey) {
   const std::string bytes = bytes_of("grey_8.png");
-  const Image colour = Picture(bytes).decode();
+  const Image colour = EncodedImage(bytes).decode();
   Image grey(colour.width, colour.height, 1);
   for (size_t i = 0; i < grey.pixels.size(); ++i) grey.pixels[i] = colour.pixels[3 * i];
   const Image a = resize(grey, 20, 13, Interpolation::kBicubic),
@@ -111,10 +111,10 @@ TEST(Transforms, EvalViewAsTorchvision) {
                              .interpolation(parsed<Interpolation>(parts[2]))
                              .image_size(std::stoll(parts[3]))
                              .crop_pct(std::stod(parts[4]));
-    Picture picture(bytes);
-    const Image view = eval_view(picture, options);
+    EncodedImage encoded(bytes);
+    const Image view = eval_view(encoded, options);
     expect_near(view, item.value());
-    Picture in_memory(std::make_shared<Image>(picture.decode()));
+    EncodedImage in_memory(std::make_shared<Image>(encoded.decode()));
     EXPECT_EQ(eval_view(in_memory, options).pixels, view.pixels);
     ++count;
   }
@@ -125,11 +125,11 @@ TEST(Transforms, FastEvalViewIsNear) {
   for (const std::string name : {"calm_420.jpg", "calm_444.jpg", "calm_cmyk.jpg", "calm_progressive.jpg"}) {
     SCOPED_TRACE(name);
     const std::string bytes = bytes_of(name);
-    Picture picture(bytes);
+    EncodedImage encoded(bytes);
     for (const int64_t size : {16, 32, 48, 100}) {
       const auto options = EvalViewOptions().image_size(size);
-      EXPECT_LT(mean_difference(eval_view(picture, EvalViewOptions(options).decode(Decode::kFast)),
-                                eval_view(picture, options)),
+      EXPECT_LT(mean_difference(eval_view(encoded, EvalViewOptions(options).decode(Decode::kFast)),
+                                eval_view(encoded, options)),
                 3);
     }
   }
@@ -137,19 +137,19 @@ TEST(Transforms, FastEvalViewIsNear) {
 
 TEST(Transforms, RefuseOptionsOutOfRange) {
   const std::string bytes = bytes_of("rgb_8.png");
-  Picture picture(bytes);
+  EncodedImage encoded(bytes);
   Random random(0, 0, 0);
   const auto eval = [&](const EvalViewOptions& options) {
-    test::error_of([&] { eval_view(picture, options); });
+    test::error_of([&] { eval_view(encoded, options); });
   };
   eval(EvalViewOptions().image_size(0));
   eval(EvalViewOptions().image_size(-5));
   eval(EvalViewOptions().crop_pct(0));
   eval(EvalViewOptions().crop_pct(-1));
   eval(EvalViewOptions().crop_pct(std::nan("")));
-  eval(EvalViewOptions().image_size(16).crop_pct(1e9));  // nothing would be left of the picture
+  eval(EvalViewOptions().image_size(16).crop_pct(1e9));  // nothing would be left of the image
   const auto train = [&](const TrainViewOptions& options) {
-    test::error_of([&] { train_view(picture, options, random); });
+    test::error_of([&] { train_view(encoded, options, random); });
   };
   train(TrainViewOptions().image_size(0));
   train(TrainViewOptions().scale({0, 1}));
@@ -244,27 +244,27 @@ TEST(Transforms, TrainViewIsTheCropResized) {
   for (const std::string name :
        {"view_landscape.jpg", "parts_progressive.jpg", "parts_rgb.png", "view_wide.png"}) {
     const std::string bytes = bytes_of(name);
-    Picture picture(bytes);
-    const Image whole = picture.decode();
+    EncodedImage encoded(bytes);
+    const Image whole = encoded.decode();
     const auto in_memory = std::make_shared<Image>(whole);
     int flips = 0;
     for (uint64_t i = 0; i < 100; ++i) {
       SCOPED_TRACE(fmt::format("{}, {}", name, i));
       const auto options = TrainViewOptions().image_size(24).decode(Decode::kExact);
       Random crop_only(3, 2, i), all(3, 2, i), again(3, 2, i);
-      const Box box = random_crop(picture.width(), picture.height(), options, crop_only);
+      const Box box = random_crop(encoded.width(), encoded.height(), options, crop_only);
       Image part(box.width, box.height);
       for (int64_t y = 0; y < box.height; ++y) {
         std::copy_n(whole.row(box.top + y) + 3 * box.left, 3 * box.width, part.row(y));
       }
       const Image expected = resize(part, 24, 24, Interpolation::kBicubic);
-      const Image view = train_view(picture, options, all);
+      const Image view = train_view(encoded, options, all);
       const bool flip = view.pixels != expected.pixels;
       if (flip) {
         ASSERT_EQ(view.pixels, flipped(expected).pixels);
       }
       flips += flip;
-      Picture decoded(in_memory);
+      EncodedImage decoded(in_memory);
       ASSERT_EQ(train_view(decoded, options, again).pixels, view.pixels);
     }
     EXPECT_GT(flips, 25);
@@ -274,9 +274,9 @@ TEST(Transforms, TrainViewIsTheCropResized) {
 
 TEST(Transforms, TrainViewFlipsAsOftenAsAsked) {
   const std::string bytes = bytes_of("view_square.png");
-  Picture picture(bytes);
-  const auto in_memory = std::make_shared<Image>(picture.decode());
-  Picture decoded(in_memory);
+  EncodedImage encoded(bytes);
+  const auto in_memory = std::make_shared<Image>(encoded.decode());
+  EncodedImage decoded(in_memory);
   for (const double share : {0.0, 0.25, 0.5, 1.0}) {
     int flips = 0;
     constexpr int kDraws = 2000;
@@ -303,9 +303,9 @@ TEST(Transforms, TrainViewIsAFunctionOfSeedEpochAndIndex) {
           .color_jitter(ColorJitterOptions().brightness(0.4).contrast(0.4).saturation(0.4).hue(0.1))
           .rand_augment(RandAugmentOptions().num_ops(2));
   const auto view = [&](uint64_t seed, uint64_t epoch, uint64_t index) {
-    Picture picture(bytes);
+    EncodedImage encoded(bytes);
     Random random(seed, epoch, index);
-    return train_view(picture, options, random).pixels;
+    return train_view(encoded, options, random).pixels;
   };
   const auto first = view(5, 6, 7);
   EXPECT_EQ(view(5, 6, 7), first);
@@ -318,14 +318,14 @@ TEST(Transforms, FastTrainViewIsNear) {
   for (const std::string name : {"calm_420.jpg", "calm_444.jpg", "calm_cmyk.jpg", "calm_progressive.jpg"}) {
     SCOPED_TRACE(name);
     const std::string bytes = bytes_of(name);
-    Picture picture(bytes);
+    EncodedImage encoded(bytes);
     double sum = 0;
     constexpr int kDraws = 200;
     for (uint64_t i = 0; i < kDraws; ++i) {
       const auto options = TrainViewOptions().image_size(32);
       Random a(8, 0, i), b(8, 0, i);
-      sum += mean_difference(train_view(picture, TrainViewOptions(options).decode(Decode::kFast), a),
-                             train_view(picture, TrainViewOptions(options).decode(Decode::kExact), b));
+      sum += mean_difference(train_view(encoded, TrainViewOptions(options).decode(Decode::kFast), a),
+                             train_view(encoded, TrainViewOptions(options).decode(Decode::kExact), b));
     }
     EXPECT_LT(sum / kDraws, 3);
     RecordProperty(name, fmt::format("{:.2f}", sum / kDraws));

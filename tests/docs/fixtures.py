@@ -1,6 +1,6 @@
 """Makes the small files that the pages' commands run on: python3 fixtures.py path/to/tpgm OUT
 
-Every page finds the same names. Data sets have the folders and names of the real ones with a few pictures in them,
+Every page finds the same names. Data sets have the folders and names of the real ones with a few images in them,
 checkpoints the layouts of the real ones with a few thousand weights. OUT is replaced.
 """
 

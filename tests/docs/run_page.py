@@ -1,7 +1,7 @@
 """Runs the commands of one page, as they stand: python3 run_page.py path/to/tpgm FIXTURES PAGE
 
 Blocks marked `sh` and `python` are run in order, in a fresh folder with a copy of FIXTURES (made by fixtures.py). The
-folder looks like a checkout of the project to them: recipes/ and assets/ are there, the latter with fewer pictures.
+folder looks like a checkout of the project to them: recipes/ and assets/ are there, the latter with fewer images.
 `python` blocks are run by the interpreter that TPGM_PYTHON_ORACLE names (with torch, transformers, safetensors, Pillow),
 and skipped without it. `sh no-test: REASON` is not run; its reason is printed.
 

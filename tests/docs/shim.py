@@ -3,7 +3,7 @@
 python3 shim.py path/to/tpgm ARGUMENT...
 
   project    five radius steps instead of 200
-  reproduce  one row (ft), one seed, one learning rate, one epoch, all of the few pictures: not up to 182 runs
+  reproduce  one row (ft), one seed, one learning rate, one epoch, all of the few images: not up to 182 runs
   bench      one repetition of the smallest thing it measures, instead of minutes
 
 Options that a page gives stay as they are; everything else is passed on untouched.

@@ -24,9 +24,10 @@ void read_tar(std::string_view bytes, bool mended) {
   });
   for (const auto& sample : index_shard(tar)) {
     fuzz::demand(sample.offset <= bytes.size() && sample.size <= bytes.size() - sample.offset,
-                 "a picture lies within the file");
-    fuzz::demand(!sample.key.empty() && sample.picture.starts_with(sample.key) && is_picture(sample.picture),
-                 "a picture has its sample's key");
+                 "an image lies within the file");
+    fuzz::demand(
+        !sample.key.empty() && sample.encoded.starts_with(sample.key) && is_image_name(sample.encoded),
+        "an image has its sample's key");
   }
 }
 

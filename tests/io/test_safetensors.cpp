@@ -80,13 +80,13 @@ TEST_F(Safetensors, NonContiguousSharedAndLazyTensorsAreWrittenWhole) {
   const at::Tensor base = at::arange(24, at::kFloat).reshape({4, 6});
   const at::Tensor complex = at::complex(base, base + 1);
   const NamedTensors tensors{{"transposed", base.t()},
-                          {"sliced", base.slice(1, 1, 6, 2)},
-                          {"expanded", base[0].expand({3, 6})},
-                          {"base", base},
-                          {"alias", base},
-                          {"conj", at::conj(complex)},
-                          {"imag of conj", at::imag(at::conj(complex))},
-                          {"parameter", base.clone().requires_grad_()}};
+                             {"sliced", base.slice(1, 1, 6, 2)},
+                             {"expanded", base[0].expand({3, 6})},
+                             {"base", base},
+                             {"alias", base},
+                             {"conj", at::conj(complex)},
+                             {"imag of conj", at::imag(at::conj(complex))},
+                             {"parameter", base.clone().requires_grad_()}};
   save_safetensors(tensors, file("views.safetensors"));
   const NamedTensors loaded = SafetensorsFile(file("views.safetensors")).tensors();
   ASSERT_EQ(loaded.size(), tensors.size());

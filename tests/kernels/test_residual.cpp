@@ -14,8 +14,8 @@ struct NormInputs {
 
 using Tensors = std::vector<Tensor>;
 
-const TransformerBackend& backend_on(torch::Device device) {
-  return device.is_cuda() ? transformer_cuda() : transformer_cpu();
+const ResidualBackend& backend_on(torch::Device device) {
+  return device.is_cuda() ? residual_cuda_backend() : residual_cpu_backend();
 }
 
 DType dtype_of(const Tensor& tensor) {

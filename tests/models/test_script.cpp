@@ -168,7 +168,7 @@ TEST_F(Script, MovesWithItsOwner) {
   EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
 }
 
-TEST_F(Script, ThatWaitsBreaksOffARecordingOnCuda) {
+TEST_F(Script, ThatWaitsAbortsACaptureOnCuda) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
   const std::string model = save(
       "    x = x.flatten(1) * self.scale\n    if float(x.max()) > 1e9:\n        x = x * 0.5\n    return x\n");
@@ -186,7 +186,7 @@ TEST_F(Script, ThatWaitsBreaksOffARecordingOnCuda) {
     for (int i = 0; i < 5; ++i) step.step(images, labels, labels, 1e-3);
   };
   const std::string error = error_of([&] { steps(true); });
-  EXPECT_TRUE(has(error, "could not be recorded, as something in it waits for the device"));
+  EXPECT_TRUE(has(error, "could not be captured, as something in it waits for the device"));
   EXPECT_TRUE(has(error, "`no-cuda-graph`"));
   EXPECT_FALSE(has(error, "other sizes"));
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;

@@ -61,13 +61,13 @@ void expect_near(const Tensor& actual, const Tensor& expected) {
   EXPECT_LT(away, 1e-5 * (1 + expected.abs().max().item<double>()));
 }
 
-TEST(PixelProducts, AreTheConvolutionAndItsGradients) {
+TEST(ConvGemm, AreTheConvolutionAndItsGradients) {
   const AlwaysOneDnn one_dnn;
   for (const auto& each : cases()) {
     SCOPED_TRACE(::testing::Message() << each);
     const Operands given(each), ours = given.in(at::kFloat), exact = given.in(at::kDouble);
     ASSERT_TRUE(multiplies_pixels(ours.x, ours.weight, each.stride));
-    const Tensor y = pixel_products(ours.x, ours.weight, ours.bias, each.stride);
+    const Tensor y = conv_gemm(ours.x, ours.weight, ours.bias, each.stride);
     const Tensor expected = at::conv2d(exact.x, exact.weight, exact.bias, each.stride, each.side / 2);
     expect_near(y, expected);
     EXPECT_TRUE(y.is_contiguous(kLast));
@@ -78,13 +78,13 @@ TEST(PixelProducts, AreTheConvolutionAndItsGradients) {
   }
 }
 
-TEST(PixelProducts, TakeOnlyTheGradientsThatAreWanted) {
+TEST(ConvGemm, TakeOnlyTheGradientsThatAreWanted) {
   const AlwaysOneDnn one_dnn;
   const Operands given({2, 8, 16, 5, 5, 3, 2, true}), exact = given.in(at::kDouble);
   for (int wanted = 0; wanted < 3; ++wanted) {
     Operands ours = given;
     const Tensor leaf = std::vector{ours.x, ours.weight, ours.bias}[wanted].requires_grad_(true);
-    const Tensor y = pixel_products(ours.x, ours.weight, ours.bias, 2);
+    const Tensor y = conv_gemm(ours.x, ours.weight, ours.bias, 2);
     const Tensor expected = at::conv2d(exact.x, exact.weight, exact.bias, 2, 1);
     expect_near(torch::autograd::grad({y.square().sum()}, {leaf})[0],
                 torch::autograd::grad({expected.square().sum()}, exact.leaves())[wanted]);
@@ -92,7 +92,7 @@ TEST(PixelProducts, TakeOnlyTheGradientsThatAreWanted) {
   }
 }
 
-TEST(PixelProducts, CanBeChangedInPlaceAndDifferentiatedTwice) {
+TEST(ConvGemm, CanBeChangedInPlaceAndDifferentiatedTwice) {
   const AlwaysOneDnn one_dnn;
   for (const int64_t side : {1, 3}) {
     const Operands given({2, 8, 16, 5, 5, side, 1, true}), ours = given.in(at::kFloat),
@@ -103,13 +103,13 @@ TEST(PixelProducts, CanBeChangedInPlaceAndDifferentiatedTwice) {
                                 /*create_graph=*/true);
       return torch::autograd::grad({first[0].square().sum() + first[1].square().sum()}, of.leaves());
     };
-    const auto actual = second(ours, pixel_products(ours.x, ours.weight, ours.bias, 1));
+    const auto actual = second(ours, conv_gemm(ours.x, ours.weight, ours.bias, 1));
     const auto expected = second(exact, at::conv2d(exact.x, exact.weight, exact.bias, 1, side / 2));
     for (size_t i = 0; i < actual.size(); ++i) expect_near(actual[i], expected[i]);
   }
 }
 
-TEST(PixelProducts, AreForFewPixelsInChannelsLastAndSinglePrecision) {
+TEST(ConvGemm, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   const AlwaysOneDnn one_dnn;
   const auto maps = [](int64_t side) { return at::randn({2, 8, side, side}).contiguous(kLast); };
   const auto weight = [](int64_t side) { return at::randn({16, 8, side, side}).contiguous(kLast); };
@@ -125,7 +125,7 @@ TEST(PixelProducts, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   EXPECT_FALSE(multiplies_pixels(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
 }
 
-TEST(PixelProducts, AreWhatALayerComputes) {
+TEST(ConvGemm, AreWhatALayerComputes) {
   const AlwaysOneDnn one_dnn;
   Conv2d conv(8, 16, 3, 2);
   {

@@ -18,12 +18,12 @@ using torch::Tensor;
 constexpr double kEps = 1e-5;
 
 /// Convolutions of random shapes with their norms, leaves that take gradients.
-std::vector<NormToAbsorb> random_norms(int count) {
+std::vector<NormToFold> random_norms(int count) {
   std::mt19937 random(3);
   const auto draw = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
-  std::vector<NormToAbsorb> norms;
+  std::vector<NormToFold> norms;
   for (int i = 0; i < count; ++i) {
     const int64_t out = draw(1, 70), in = draw(1, 40), side = draw(0, 1) == 1 ? 3 : 1;
     const auto vector = [out] { return torch::randn({out}, torch::kDouble); };
@@ -35,9 +35,9 @@ std::vector<NormToAbsorb> random_norms(int count) {
   return norms;
 }
 
-std::vector<NormToAbsorb> in(const std::vector<NormToAbsorb>& norms, torch::Device device,
-                             torch::ScalarType weights, torch::ScalarType numbers) {
-  std::vector<NormToAbsorb> result;
+std::vector<NormToFold> in(const std::vector<NormToFold>& norms, torch::Device device,
+                           torch::ScalarType weights, torch::ScalarType numbers) {
+  std::vector<NormToFold> result;
   for (const auto& each : norms) {
     const auto leaf = [&](const Tensor& tensor, torch::ScalarType type, bool trains = true) {
       return tensor.detach().to(device, type).clone().requires_grad_(trains);
@@ -53,7 +53,7 @@ struct Seen {
   std::vector<Tensor> results, gradients;
 };
 
-Seen seen(const std::vector<NormToAbsorb>& norms, const std::vector<AbsorbedNorms::Absorbed>& absorbed) {
+Seen seen(const std::vector<NormToFold>& norms, const std::vector<FoldedNorms::Folded>& folded) {
   Seen result;
   std::vector<Tensor> leaves;
   Tensor loss;
@@ -64,16 +64,16 @@ Seen seen(const std::vector<NormToAbsorb>& norms, const std::vector<AbsorbedNorm
       const auto part = (tensor.contiguous().flatten().to(torch::kDouble) * factor).sum();
       loss = loss.defined() ? loss + part : part;
     };
-    if (i != 1) see(absorbed[i].weights);
-    if (i != 2) see(absorbed[i].shift);
+    if (i != 1) see(folded[i].weights);
+    if (i != 2) see(folded[i].shift);
     leaves.insert(leaves.end(), {norms[i].weights, norms[i].weight, norms[i].bias});
   }
   result.gradients = torch::autograd::grad({loss}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
   return result;
 }
 
-std::vector<AbsorbedNorms::Absorbed> literal(const std::vector<NormToAbsorb>& norms) {
-  std::vector<AbsorbedNorms::Absorbed> result;
+std::vector<FoldedNorms::Folded> literal(const std::vector<NormToFold>& norms) {
+  std::vector<FoldedNorms::Folded> result;
   for (const auto& each : norms) {
     const Tensor scale = each.weight / (each.running_var + kEps).sqrt();
     result.push_back({each.weights * scale.view({-1, 1, 1, 1}), each.bias - each.running_mean * scale});
@@ -97,17 +97,17 @@ void expect_alike(const std::vector<Tensor>& ours, const std::vector<Tensor>& th
   }
 }
 
-TEST(AbsorbedNorms, AreTheFormulaAndItsGradients) {
+TEST(FoldedNorms, AreTheFormulaAndItsGradients) {
   torch::manual_seed(1);
   const auto norms = random_norms(20);
   const auto ours = in(norms, torch::kCPU, torch::kDouble, torch::kDouble),
              theirs = in(norms, torch::kCPU, torch::kDouble, torch::kDouble);
-  const Seen result = seen(ours, absorb(ours, kEps)), expected = seen(theirs, literal(theirs));
+  const Seen result = seen(ours, fold(ours, kEps)), expected = seen(theirs, literal(theirs));
   expect_alike(result.results, expected.results, 1e-13);
   expect_alike(result.gradients, expected.gradients, 1e-12);
 }
 
-TEST(AbsorbedNorms, OnCudaAreTheCpuTwin) {
+TEST(FoldedNorms, OnCudaAreTheCpuTwin) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
   torch::manual_seed(2);
   const auto norms = random_norms(150);  // more than a launch takes
@@ -115,18 +115,18 @@ TEST(AbsorbedNorms, OnCudaAreTheCpuTwin) {
     const auto rounded = in(norms, torch::kCPU, type, torch::kFloat);
     const auto ours = in(rounded, torch::kCUDA, type, torch::kFloat),
                theirs = in(rounded, torch::kCPU, torch::kDouble, torch::kDouble);
-    const Seen result = seen(ours, absorb(ours, kEps)), expected = seen(theirs, absorb(theirs, kEps));
+    const Seen result = seen(ours, fold(ours, kEps)), expected = seen(theirs, fold(theirs, kEps));
     const double tolerance = type == torch::kFloat ? 1e-5 : 2e-2;
     expect_alike(result.results, expected.results, tolerance);
     expect_alike(result.gradients, expected.gradients, tolerance);
   }
 }
 
-class AbsorbedConv : public testing::OnDevice {};
-TPGM_ON_EVERY_DEVICE(AbsorbedConv);
+class FoldedConv : public testing::OnDevice {};
+TPGM_ON_EVERY_DEVICE(FoldedConv);
 
-TEST_P(AbsorbedConv, IsTheConvolutionAndItsNorm) {
-  if (device().is_cuda() && !kernels::tuned_for(0)) GTEST_SKIP() << "nothing is absorbed on this GPU";
+TEST_P(FoldedConv, IsTheConvolutionAndItsNorm) {
+  if (device().is_cuda() && !kernels::tuned_for(0)) GTEST_SKIP() << "nothing is folded on this GPU";
   torch::manual_seed(3);
   const bool tf32 = at::globalContext().allowTF32CuDNN();
   at::globalContext().setAllowTF32CuDNN(false);
@@ -148,11 +148,10 @@ TEST_P(AbsorbedConv, IsTheConvolutionAndItsNorm) {
                                 .contiguous(torch::MemoryFormat::ChannelsLast)
                                 .requires_grad_(true);
     const std::vector<Tensor> leaves{x, residual, conv->weight, norm->weight, norm->bias};
-    const auto run = [&](bool training, bool absorbs) {
+    const auto run = [&](bool training, bool folds) {
       norm->train(training);
-      const AbsorbedNorms absorbed(absorbs ? AbsorbedNorms::Pairs{{conv.get(), norm.get()}}
-                                           : AbsorbedNorms::Pairs{});
-      EXPECT_EQ(AbsorbedNorms::of(*conv) != nullptr, absorbs && !training);
+      const FoldedNorms folded(folds ? FoldedNorms::Pairs{{conv.get(), norm.get()}} : FoldedNorms::Pairs{});
+      EXPECT_EQ(FoldedNorms::of(*conv) != nullptr, folds && !training);
       const Tensor y = conv_norm(*conv, *norm, x, {.residual = residual}).first;
       auto result = torch::autograd::grad({y.square().sum()}, leaves);
       result.push_back(y.detach());
@@ -162,7 +161,7 @@ TEST_P(AbsorbedConv, IsTheConvolutionAndItsNorm) {
     const Tensor mean = norm->running_mean.clone();
     run(true, true);
     EXPECT_FALSE(torch::equal(mean, norm->running_mean)) << "a norm that trains is left alone";
-    EXPECT_EQ(AbsorbedNorms::of(*conv), nullptr);
+    EXPECT_EQ(FoldedNorms::of(*conv), nullptr);
   }
   at::globalContext().setAllowTF32CuDNN(tf32);
 }
@@ -181,7 +180,7 @@ std::vector<Tensor> evaluated(ResNet& model, const Tensor& images, bool amp) {
 }
 
 // A whole network, with every kind of stem, pool and shortcut, against the same in float64 operations.
-TEST_P(AbsorbedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
+TEST_P(FoldedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
   torch::manual_seed(4);
   const bool tf32 = at::globalContext().allowTF32CuDNN();
   at::globalContext().setAllowTF32CuDNN(false);
@@ -212,7 +211,7 @@ TEST_P(AbsorbedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
     const auto ours = evaluated(model, images, false);
     // The first layer's gradient, seen through all the others, came to 0.105 of its norm away.
     const auto in_bf16 = device().is_cuda() ? evaluated(model, images, true) : ours;
-    // Nothing is absorbed by float64 weights.
+    // Nothing is folded by float64 weights.
     model.to(torch::kDouble);
     const auto expected = evaluated(model, images.to(torch::kDouble), false);
     expect_alike(ours, expected, 1e-4);
@@ -227,7 +226,7 @@ TEST_P(AbsorbedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
 }
 
 // What takes no gradient keeps none: a frozen network's first layers are not gone through.
-TEST_P(AbsorbedConv, FrozenLayersStayOutOfTheGraph) {
+TEST_P(FoldedConv, FrozenLayersStayOutOfTheGraph) {
   Conv2d frozen(8, 8, 1), trained(8, 8, 1);
   BatchNorm2d first(8), second(8);
   for (auto* module :
@@ -241,7 +240,7 @@ TEST_P(AbsorbedConv, FrozenLayersStayOutOfTheGraph) {
   for (auto* module : std::initializer_list<torch::nn::Module*>{frozen.get(), first.get()}) {
     for (auto& parameter : module->parameters()) parameter.set_requires_grad(false);
   }
-  const AbsorbedNorms absorbed({{frozen.get(), first.get()}, {trained.get(), second.get()}});
+  const FoldedNorms folded({{frozen.get(), first.get()}, {trained.get(), second.get()}});
   const Tensor x = torch::randn({2, 8, 4, 4}, torch::TensorOptions(device()))
                        .contiguous(torch::MemoryFormat::ChannelsLast);
   const Tensor y = conv_norm(*frozen, *first, x, {}).first;

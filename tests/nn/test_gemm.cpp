@@ -90,9 +90,9 @@ TEST_P(Products, AgreeWithAtenInDoublePrecision) {
       out = matrix(rows, cols, type);
       if (rows == 1) out = out.clone(at::MemoryFormat::Contiguous);  // ATen's addmm_ takes no column as a row
       const Tensor held = exact(out);
-      ASSERT_NO_THROW(product_into(out, a, b, /*add=*/true));
+      ASSERT_NO_THROW(gemm_into(out, a, b, /*add=*/true));
       expect_rounded("added", out, expected, held, scale);
-      ASSERT_NO_THROW(product_into(out, a, b));
+      ASSERT_NO_THROW(gemm_into(out, a, b));
       expect_rounded("in place", out, expected, nothing, scale);
     }
   }
@@ -107,16 +107,16 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
     for (const auto& dy :
          {at::randn({5, 7, 32}).to(device(), type), at::randn({5, 32, 7}).to(device(), type).mT(),
           at::randn({1}).to(device(), type).expand({5, 7, 32})}) {
-      const Tensor y = linear_product(x, weight);
+      const Tensor y = linear_gemm(x, weight);
       x.mutable_grad().reset();
       weight.mutable_grad().reset();
       y.backward(dy);
       const Tensor rows = exact(x).view({-1, 48}), d_rows = exact(dy).reshape({-1, 32});
-      const Tensor shifted = linear_product(x, weight, bias);
+      const Tensor shifted = linear_gemm(x, weight, bias);
       EXPECT_LT((exact(shifted) - exact(y) - exact(bias)).abs().max().item<double>(),
                 type == at::kFloat ? 1e-5 : 0.3);
       const auto d_bias = torch::autograd::grad({shifted}, {bias}, {dy})[0];
-      const Tensor positive = linear_product(x, weight).relu_();  // in place, as autograd allows
+      const Tensor positive = linear_gemm(x, weight).relu_();  // in place, as autograd allows
       const auto d_x = torch::autograd::grad({positive}, {x}, {dy})[0];
       const Tensor expected = (d_rows * (exact(y).view({-1, 32}) > 0)).mm(exact(weight)).view({5, 7, 48});
       EXPECT_LT((exact(d_x) - expected).abs().max().item<double>(), type == at::kFloat ? 1e-4 : 0.5);
@@ -143,7 +143,7 @@ TEST_P(Products, LinearKeepsWhatItsGradientsNeed) {
   for (std::size_t trains = 0; trains < 3; ++trains) {
     std::vector<Tensor> all{x.detach(), weight.detach(), bias.detach()};
     all[trains].requires_grad_();
-    linear_product(all[0], all[1], all[2]).backward(dy);
+    linear_gemm(all[0], all[1], all[2]).backward(dy);
     const Tensor found = exact(all[trains].grad());
     EXPECT_LT((found - expected[trains]).norm().item<double>(),
               (type == at::kFloat ? 1e-5 : 2e-2) * expected[trains].norm().item<double>())
@@ -164,7 +164,7 @@ TEST_P(Products, LinearCanBeDifferentiatedTwice) {
       return torch::autograd::grad({sum}, {a, w, d});
     };
     const AlwaysOneDnn one_dnn;
-    const auto ours = second([](auto&... all) { return linear_product(all...); }, type);
+    const auto ours = second([](auto&... all) { return linear_gemm(all...); }, type);
     const auto theirs = second([](auto&... all) { return at::linear(all...); }, at::kDouble);
     for (std::size_t i = 0; i < ours.size(); ++i) {
       const double away = (exact(ours[i]) - exact(theirs[i])).norm().item<double>();
@@ -179,7 +179,7 @@ TEST_P(Products, OfShapesThatDoNotFitAreRefused) {
   EXPECT_FALSE(error_of([&] { product(make(8, 16), make(8, 16)); }).empty());
   EXPECT_FALSE(error_of([&] { product(make(8, 16), make(16, 8), make(1, 16).view({16})); }).empty());
   Tensor out = make(16, 16);
-  EXPECT_FALSE(error_of([&] { product_into(out, make(8, 16), make(16, 8), /*add=*/true); }).empty());
+  EXPECT_FALSE(error_of([&] { gemm_into(out, make(8, 16), make(16, 8), /*add=*/true); }).empty());
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ Tensors act_inputs(at::IntArrayRef sizes, int64_t out) {
 
 const std::vector<std::vector<int64_t>> kShapes{{1, 1, 3}, {1, 7}, {2, 3, 8}, {5, 11}};
 
-TEST(FusedTransformer, AgreesWithAtenAndWithFiniteDifferences) {
+TEST(FusedResidual, AgreesWithAtenAndWithFiniteDifferences) {
   torch::manual_seed(3);
   for (const auto& sizes : kShapes) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(sizes, " x ")));
@@ -160,7 +160,7 @@ TEST(FusedTransformer, AgreesWithAtenAndWithFiniteDifferences) {
   }
 }
 
-TEST(FusedTransformer, TakesTheGradientOfTheSumAlone) {
+TEST(FusedResidual, TakesTheGradientOfTheSumAlone) {
   const auto inputs = norm_inputs({3, 5}, 5);
   const auto sum = only(fused_stream(torch::kDouble), 0);
   const auto outcome = run([&](const Tensors& in) { return sum(in); }, inputs);
@@ -169,7 +169,7 @@ TEST(FusedTransformer, TakesTheGradientOfTheSumAlone) {
   EXPECT_EQ(outcome.gradients[1].abs().max().item<double>(), 0);
 }
 
-TEST(FusedTransformer, RefusesASecondDerivative) {
+TEST(FusedResidual, RefusesASecondDerivative) {
   auto inputs = norm_inputs({3, 5}, 3);
   for (auto& input : inputs) input.requires_grad_();
   const Tensor result = combined(fused_stream(torch::kDouble)(inputs));
@@ -178,7 +178,7 @@ TEST(FusedTransformer, RefusesASecondDerivative) {
   EXPECT_NE(error.find("twice"), std::string::npos) << error;
 }
 
-TEST(FusedTransformer, IsForWhatItWasMadeFor) {
+TEST(FusedResidual, IsForWhatItWasMadeFor) {
   const Tensor x = torch::randn({2, 16});
   EXPECT_FALSE(fuses_stream(x, at::kFloat));
   const FuseOnCpu fuse;
@@ -234,7 +234,7 @@ void expect_same_model(torch::nn::Module& model, const std::function<Tensor()>& 
   EXPECT_LT(distance(fused), 0.1);
 }
 
-TEST(FusedTransformer, MakesTheSameModels) {
+TEST(FusedResidual, MakesTheSameModels) {
   torch::manual_seed(5);
   for (const std::string model : {"vit:width=24,depth=3,heads=3,patch=8,image_size=24",
                                   "vit:width=24,depth=2,heads=2,patch=8,image_size=24,pool=mean",
@@ -257,7 +257,7 @@ TEST(FusedTransformer, MakesTheSameModels) {
   expect_same_model(text, [&] { return text.forward(tokens); });
 }
 
-TEST(FusedTransformer, LeavesOutTokensThatNobodyWants) {
+TEST(FusedResidual, LeavesOutTokensThatNobodyWants) {
   torch::manual_seed(6);
   torch::nn::Module owner;
   auto blocks = make_blocks(
@@ -282,7 +282,7 @@ TEST(FusedTransformer, LeavesOutTokensThatNobodyWants) {
   }
 }
 
-class FusedTransformerCuda : public ::testing::Test {
+class FusedResidualCuda : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
@@ -298,7 +298,7 @@ Tensors moved(const Tensors& inputs, at::ScalarType branches, const std::set<siz
   return result;
 }
 
-TEST_F(FusedTransformerCuda, AgreesWithTheCpu) {
+TEST_F(FusedResidualCuda, AgreesWithTheCpu) {
   for (const auto branches : {torch::kFloat, torch::kBFloat16}) {
     const double limit = branches == torch::kFloat ? 1e-4 : 2e-2;
     for (const auto& sizes :
@@ -318,7 +318,7 @@ TEST_F(FusedTransformerCuda, AgreesWithTheCpu) {
   }
 }
 
-TEST_F(FusedTransformerCuda, MakesTheSameModels) {
+TEST_F(FusedResidualCuda, MakesTheSameModels) {
   for (const std::string model : {"vit:width=64,depth=3,heads=2,patch=8,image_size=32",
                                   "clip-vit:width=64,depth=2,heads=2,patch=8,image_size=32,embedding=16"}) {
     SCOPED_TRACE(model);

@@ -175,11 +175,11 @@ HeatMap example_large_map() {
 }
 
 Page example_page() {
-  Gallery gallery{.caption = "Where the runs disagree", .pictures = {}};
+  Gallery gallery{.caption = "Where the runs disagree", .images = {}};
   for (unsigned i = 0; i < 7; ++i) {
-    gallery.pictures.push_back({example_png(i == 6 ? 200 : 32, i),
-                                i == 3 ? kHostile : "latin small letter o with a long name",
-                                {{"ft", "digit zero", false}, {"tpgm", "latin small letter o", true}}});
+    gallery.images.push_back({example_png(i == 6 ? 200 : 32, i),
+                              i == 3 ? kHostile : "latin small letter o with a long name",
+                              {{"ft", "digit zero", false}, {"tpgm", "latin small letter o", true}}});
   }
   const Plot theory{.title = "A worse pre-trained model may be left further behind",
                     .x_label = "ε, distance of the pre-trained model from the truth",
@@ -208,7 +208,7 @@ Page example_page() {
                    {"Distances",
                     {to_figure("distances", "Bright tensors have moved far.", example_large_map()),
                      to_figure("theory", "Theorem 1.", theory)}},
-                   {"Pictures", {gallery}},
+                   {"Images", {gallery}},
                    {"How this was made",
                     {Code{"Commands",
                           "tpgm sweep recipes/tables/domainnet --seeds 0,1,2 --output runs --device cuda:0 "

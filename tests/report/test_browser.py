@@ -129,7 +129,7 @@ def check_measures(dom, dark):
         elif what == "figures":
             expect(values[0] == values[1] != "0", f"{where}: {values[0]} of {values[1]} figures are shown")
         elif what == "images":
-            expect(values[0] == "0", f"{where}: {values[0]} of {values[1]} pictures are broken")
+            expect(values[0] == "0", f"{where}: {values[0]} of {values[1]} images are broken")
         elif what in ("cut", "overlap"):
             expect(False, f"{where}: {what}: {' '.join(values)}")
 
@@ -174,8 +174,8 @@ def check_screenshot(png, where, dark):
     pixels = [tuple(row[x:x + 3]) for row in rows[::4] for x in range(0, len(row), 4 * channels)]
     background = max(set(pixels), key=pixels.count)
     other = sum(pixel != background for pixel in pixels) / len(pixels)
-    expect(0.02 < other < 0.7, f"{where}: {100 * other:.1f} % of the picture is not background")
-    expect(len(set(pixels)) > 20, f"{where}: there are {len(set(pixels))} colours in the picture")
+    expect(0.02 < other < 0.7, f"{where}: {100 * other:.1f} % of the image is not background")
+    expect(len(set(pixels)) > 20, f"{where}: there are {len(set(pixels))} colours in the image")
     expect(sum(background) < 150 if dark else sum(background) > 700, f"{where}: the background is {background}")
 
 

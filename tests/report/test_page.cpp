@@ -101,7 +101,7 @@ TEST(Page, FiguresCarryTheirData) {
   EXPECT_TRUE(has(html, "<div class=\"for-narrow\">\n" + drawn.narrow));
 }
 
-TEST(Page, PicturesAndAnswers) {
+TEST(Page, ImagesAndAnswers) {
   const auto html =
       html_of(Gallery{"", {{example_png(32, 1), "o", {{"ft", "zero", false}, {"tpgm", "o", true}}}}});
   EXPECT_TRUE(
@@ -121,10 +121,9 @@ TEST(Page, Code) {
 }
 
 TEST(Page, RefusesWhatItCannotShow) {
-  EXPECT_EQ(error_of(Gallery{"", {{"GIF89a", "o", {}}}}),
-            "[page] the picture 'o' is no PNG; encode it as one");
+  EXPECT_EQ(error_of(Gallery{"", {{"GIF89a", "o", {}}}}), "[page] the image 'o' is no PNG; encode it as one");
   EXPECT_EQ(error_of(Gallery{"", {{example_png(8, 1).substr(0, 20), "o", {}}}}),
-            "[page] the picture 'o' is no PNG; encode it as one");
+            "[page] the image 'o' is no PNG; encode it as one");
   for (const auto* id : {"", "a b", "../a", ".a", "a/b", "ä", "a\"b"})
     EXPECT_TRUE(has(error_of(figure(id)), "no file name"));
   auto empty = figure("f");

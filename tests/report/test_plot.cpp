@@ -236,7 +236,7 @@ TEST(Plot, NamesInThePlaceOfNumbers) {
   EXPECT_EQ(all_between(between(svg, "<path d=\"", "\" fill=\"none\""), "L", " ").size(), 1u);
   plot.series[0].x[2] = 2;
   EXPECT_EQ(to_csv(plot).substr(to_csv(plot).rfind("\ns,")), "\ns,\"c, d\",4\n");
-  // Short ones level, long ones slanted and within the picture, of many some.
+  // Short ones level, long ones slanted and within the image, of many some.
   plot.x_names = {"a", "b", "c"};
   EXPECT_EQ(to_svg(plot).find("rotate"), std::string::npos);
   plot.x_names.clear();

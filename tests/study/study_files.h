@@ -30,8 +30,8 @@ struct ResultFile {
 
 inline std::string result_json(const ResultFile& result) {
   return fmt::format(R"({{"method": "ft", "selection": {}, "seconds": 2.5, "tests": [)"
-                     R"({{"name": "home", "id": true, "top1": {}, "pictures": {}, "scored_classes": 2}}, )"
-                     R"({{"name": "away", "id": false, "top1": {}, "pictures": {}, "scored_classes": 2}}]}})",
+                     R"({{"name": "home", "id": true, "top1": {}, "images": {}, "scored_classes": 2}}, )"
+                     R"({{"name": "away", "id": false, "top1": {}, "images": {}, "scored_classes": 2}}]}})",
                      result.selection, result.home, result.images, result.away, result.images);
 }
 

@@ -1,6 +1,6 @@
 // Tables of papers: what they say, what their runs depend on and cost, and what comes of them.
-#include "tpgm/study/plan.h"
 #include "tpgm/io/file.h"
+#include "tpgm/study/plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A run folder: what is written is what is read, and what is damaged is a sentence.
-#include "tpgm/study/run_folder.h"
 #include "tpgm/io/file.h"
+#include "tpgm/study/run_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -136,7 +136,7 @@ TEST_F(RunFolders, SayWhichFileIsDamaged) {
   EXPECT_FALSE(read_environment(run()));
   EXPECT_TRUE(read_epochs(run()).epochs.empty());
   for (const char* text : {"", "nonsense", "[1]", "{\"tests\": 1", "{}", R"({"tests": [{"name": 1}]})",
-                           R"({"tests": [{"name": "a", "id": true, "pictures": 1, "top1": "x"}]})"}) {
+                           R"({"tests": [{"name": "a", "id": true, "images": 1, "top1": "x"}]})"}) {
     write_file(run() / "result.json", text);
     EXPECT_HAS(error_of([&] { read_result(run()); }), (run() / "result.json").string() + "' is damaged: it ")
         << text;
@@ -153,14 +153,12 @@ TEST_F(RunFolders, SayWhichFileIsDamaged) {
 }
 
 TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
-  write_file(run() / "result.json",
-                   R"({"tests": [{"name": "a", "id": false, "pictures": 3, "top1": null}]})");
+  write_file(run() / "result.json", R"({"tests": [{"name": "a", "id": false, "images": 3, "top1": null}]})");
   const auto result = read_result(run()).value();
   EXPECT_TRUE(std::isnan(result.selection));
   EXPECT_TRUE(std::isnan(result.tests.at(0).top1));
   EXPECT_EQ(result.tests.at(0).scored_classes, 0);
-  write_file(run() / "radii.json",
-                   R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
+  write_file(run() / "radii.json", R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
   const auto radii = read_radii(run()).value();
   EXPECT_EQ(radii.entries.at(0).step, 7);
   EXPECT_FALSE(radii.entries.at(0).radius_step);

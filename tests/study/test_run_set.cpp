@@ -1,6 +1,6 @@
 // Finished runs as rows: grouped by seed, named, in order, and what is left out of them.
-#include "tpgm/study/run_set.h"
 #include "tpgm/io/file.h"
+#include "tpgm/study/run_set.h"
 
 #include <gtest/gtest.h>
 
@@ -117,7 +117,7 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
   write_file(folder_ / "b" / "result.json", "nonsense");
   EXPECT_HAS(error_of([&] { load(); }), "b/result.json' is damaged");
   write_file(folder_ / "b" / "result.json",
-                   R"({"tests": [{"name": "home", "id": true, "pictures": 0, "top1": null}]})");
+             R"({"tests": [{"name": "home", "id": true, "images": 0, "top1": null}]})");
   EXPECT_HAS(error_of([&] { load(); }), "of a test could be read");
   fs::remove(folder_ / "a" / "result.json");
   fs::remove(folder_ / "b" / "result.json");
@@ -128,10 +128,9 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
 TEST_F(RunSets, OrderTestsAlike) {
   run("a", {});
   run("b", {{"lr", "1"}});
-  write_file(
-      folder_ / "b" / "result.json",
-      R"({"tests": [{"name": "away", "id": false, "pictures": 100, "scored_classes": 2, "top1": 1},)"
-      R"({"name": "home", "id": true, "pictures": 100, "scored_classes": 2, "top1": 2}]})");
+  write_file(folder_ / "b" / "result.json",
+             R"({"tests": [{"name": "away", "id": false, "images": 100, "scored_classes": 2, "top1": 1},)"
+             R"({"name": "home", "id": true, "images": 100, "scored_classes": 2, "top1": 2}]})");
   const auto set = load();
   ASSERT_EQ(set.rows.size(), 2);
   for (const auto& row : set.rows) EXPECT_EQ(row.scores.at(0).test, "home");

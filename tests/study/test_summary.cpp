@@ -94,7 +94,7 @@ TEST(Summary, WhatIsNoise) {
 }
 
 TEST(Summary, SeedsSayWhatIsNoise) {
-  // Deviation 1 over 4 seeds: an error of ½ each, and 2·√½ = 1.41 of a difference, whatever the pictures.
+  // Deviation 1 over 4 seeds: an error of ½ each, and 2·√½ = 1.41 of a difference, whatever the images.
   const double d = std::sqrt(0.75);
   const std::vector<double> spread = {-d, -d, d, d};
   const auto around = [&](double mean) {
@@ -109,7 +109,7 @@ TEST(Summary, SeedsSayWhatIsNoise) {
   EXPECT_HAS(text(1.3), "level with FT and 1.3 points above it (within noise)");
   EXPECT_EQ(text(1.5).find("within noise"), std::string::npos);
   EXPECT_HAS(text(1.5),
-             "Noise is below two standard errors, from the spread over 4 seeds; other test pictures would "
+             "Noise is below two standard errors, from the spread over 4 seeds; other test images would "
              "add to it.");
   const auto average = average_of(seeds("FT", RowKind::kFt, around(80), around(50)), false);
   EXPECT_NEAR(average.mean, 50, 1e-12);

@@ -30,14 +30,14 @@ class Evaluate : public testing::OnDevice {
   }
   ~Evaluate() override { test::remove_folder(folder_); }
 
-  // A picture for each label; -1: without.
-  SampleSubset pictures(const std::vector<int64_t>& labels, int64_t classes) const {
+  // An image for each label; -1: without.
+  SampleSubset images(const std::vector<int64_t>& labels, int64_t classes) const {
     auto samples = std::make_shared<Samples>();
     samples->set_root(folder_);
     for (int64_t k = 0; k < classes; ++k) samples->classes.push_back("c" + std::to_string(k));
     for (size_t i = 0; i < labels.size(); ++i) {
       const std::string name = std::to_string(i) + ".png";
-      test::write_picture(folder_ / name, i, 20, 18);
+      test::write_image(folder_ / name, i, 20, 18);
       samples->add(name, labels[i]);
     }
     return all_of(samples);
@@ -52,23 +52,23 @@ class Evaluate : public testing::OnDevice {
     backbone->reset_parameters();
     auto model = std::make_shared<Classifier>(backbone, ClassifierOptions().num_classes(classes));
     const at::NoGradGuard no_grad;
-    model->head->weight.normal_(0, 1);  // so that not all pictures are the same to it
+    model->head->weight.normal_(0, 1);  // so that not all images are the same to it
     model->to(device());
     return model;
   }
 
   struct Plain {
-    int64_t pictures = 0, right = 0, right5 = 0;
+    int64_t images = 0, right = 0, right5 = 0;
     double loss = 0;
-    std::vector<int64_t> class_pictures, class_right;
+    std::vector<int64_t> class_images, class_right;
   };
-  // What evaluate() should count, one picture after another, over the classes in `scored`.
+  // What evaluate() should count, one image after another, over the classes in `scored`.
   Plain plain(Classifier& model, const SampleSubset& subset, const std::vector<int64_t>& scored,
               bool amp = false) const {
     const at::NoGradGuard no_grad;
     Plain result;
-    result.class_pictures.resize(static_cast<size_t>(model.num_classes()));
-    result.class_right = result.class_pictures;
+    result.class_images.resize(static_cast<size_t>(model.num_classes()));
+    result.class_right = result.class_images;
     Loader loader(subset, view(), options());
     model.eval();
     loader.start(0);
@@ -88,26 +88,26 @@ class Evaluate : public testing::OnDevice {
           if (other > own) ++better;
           sum += std::exp(other - own);
         }
-        ++result.pictures;
-        ++result.class_pictures[static_cast<size_t>(label)];
+        ++result.images;
+        ++result.class_images[static_cast<size_t>(label)];
         if (better == 0) ++result.class_right[static_cast<size_t>(label)];
         if (better == 0) ++result.right;
         if (better < 5) ++result.right5;
         result.loss += std::log(sum);
       }
     }
-    result.loss /= static_cast<double>(result.pictures);
+    result.loss /= static_cast<double>(result.images);
     return result;
   }
 
   static void expect_equal(const Accuracy& ours, const Plain& theirs) {
-    EXPECT_EQ(ours.pictures, theirs.pictures);
+    EXPECT_EQ(ours.images, theirs.images);
     EXPECT_EQ(ours.right, theirs.right);
     EXPECT_EQ(ours.right5, theirs.right5);
-    EXPECT_EQ(ours.class_pictures, theirs.class_pictures);
+    EXPECT_EQ(ours.class_images, theirs.class_images);
     EXPECT_EQ(ours.class_right, theirs.class_right);
     EXPECT_NEAR(ours.loss, theirs.loss, 1e-4 * theirs.loss);
-    const auto count = static_cast<double>(theirs.pictures);
+    const auto count = static_cast<double>(theirs.images);
     EXPECT_DOUBLE_EQ(ours.top1(), 100 * static_cast<double>(theirs.right) / count);
     EXPECT_DOUBLE_EQ(ours.top5(), 100 * static_cast<double>(theirs.right5) / count);
   }
@@ -129,7 +129,7 @@ std::vector<int64_t> some_labels(int64_t count, int64_t classes) {
 
 TEST_P(Evaluate, EqualsAPlainLoop) {
   const auto net = model(9);
-  const auto subset = pictures(some_labels(42, 9), 9);
+  const auto subset = images(some_labels(42, 9), 9);
   Loader loader(subset, view(), options());
   const auto accuracy = evaluate(*net, loader);
   const auto expected = plain(*net, subset, all(9));
@@ -137,7 +137,7 @@ TEST_P(Evaluate, EqualsAPlainLoop) {
   EXPECT_EQ(accuracy.scored_classes, 9);
   EXPECT_EQ(accuracy.skipped, 0);
   EXPECT_GT(expected.right5, expected.right);  // else the test shows little
-  EXPECT_LT(expected.right5, expected.pictures);
+  EXPECT_LT(expected.right5, expected.images);
   expect_equal(evaluate(*net, loader), expected);  // and again
 }
 
@@ -145,7 +145,7 @@ TEST_P(Evaluate, OverTheClassesThatOccur) {
   const auto net = model(12);
   auto labels = some_labels(30, 12);
   for (auto& label : labels) label = label % 2 == 0 ? 11 - label / 2 : 2;
-  const auto subset = pictures(labels, 12);
+  const auto subset = images(labels, 12);
   auto occurring = labels;
   std::sort(occurring.begin(), occurring.end());
   occurring.erase(std::unique(occurring.begin(), occurring.end()), occurring.end());
@@ -160,7 +160,7 @@ TEST_P(Evaluate, OverTheClassesThatOccur) {
 
 TEST_P(Evaluate, FewerThanFiveClassesAreAllAmongTheFirstFive) {
   const auto net = model(3);
-  const auto subset = pictures(some_labels(10, 3), 3);
+  const auto subset = images(some_labels(10, 3), 3);
   Loader loader(subset, view(), options());
   const auto accuracy = evaluate(*net, loader);
   expect_equal(accuracy, plain(*net, subset, all(3)));
@@ -173,7 +173,7 @@ TEST_P(Evaluate, EqualLogitsAreRightOnceAndAmongTheFirstFive) {
     const at::NoGradGuard no_grad;
     net->head->weight.zero_();
   }
-  Loader loader(pictures(all(20), 20), view(), options());
+  Loader loader(images(all(20), 20), view(), options());
   const auto accuracy = evaluate(*net, loader);
   EXPECT_EQ(accuracy.right, 1);
   EXPECT_GE(accuracy.right5, 5);
@@ -181,11 +181,11 @@ TEST_P(Evaluate, EqualLogitsAreRightOnceAndAmongTheFirstFive) {
   EXPECT_NEAR(accuracy.loss, std::log(20.0), 1e-5);
 }
 
-TEST_P(Evaluate, PicturesWithoutLabelsDoNotCount) {
+TEST_P(Evaluate, ImagesWithoutLabelsDoNotCount) {
   const auto net = model(6);
   auto labels = some_labels(21, 6);
   for (size_t i = 0; i < labels.size(); i += 3) labels[i] = -1;
-  const auto subset = pictures(labels, 6);
+  const auto subset = images(labels, 6);
   Loader loader(subset, view(), options());
   expect_equal(evaluate(*net, loader), plain(*net, subset, all(6)));
   EvaluateOptions over_some;
@@ -196,14 +196,14 @@ TEST_P(Evaluate, PicturesWithoutLabelsDoNotCount) {
   occurring.erase(occurring.begin());  // -1
   expect_equal(evaluate(*net, loader, over_some), plain(*net, subset, occurring));
 
-  Loader without(pictures({-1, -1}, 6), view(), options());
-  EXPECT_HAS(testing::error_of([&] { evaluate(*net, without); }), "no picture with a label");
+  Loader without(images({-1, -1}, 6), view(), options());
+  EXPECT_HAS(testing::error_of([&] { evaluate(*net, without); }), "no image with a label");
 }
 
-TEST_P(Evaluate, PicturesThatCannotBeReadAreCounted) {
+TEST_P(Evaluate, ImagesThatCannotBeReadAreCounted) {
   const auto net = model(6);
-  const auto subset = pictures(some_labels(9, 6), 6);
-  test::write_bytes(folder_ / "5.png", "no picture");
+  const auto subset = images(some_labels(9, 6), 6);
+  test::write_bytes(folder_ / "5.png", "no image");
   auto without = subset;
   without.indices.erase(without.indices.begin() + 5);
   Loader loader(subset, view(), options().on_bad_image(OnBadImage::kSkip));
@@ -220,18 +220,18 @@ TEST_P(Evaluate, PicturesThatCannotBeReadAreCounted) {
   bad.indices = {5, 7};
   Loader none(bad, view(), options().on_bad_image(OnBadImage::kSkip));
   const auto nothing = evaluate(*net, none);
-  EXPECT_EQ(nothing.pictures, 0);
+  EXPECT_EQ(nothing.images, 0);
   EXPECT_EQ(nothing.skipped, 2);
   EXPECT_TRUE(std::isnan(nothing.top1()) && std::isnan(nothing.top5()) && std::isnan(nothing.loss));
 }
 
-TEST_P(Evaluate, SaysWhatItTakesEachPictureFor) {
+TEST_P(Evaluate, SaysWhatItTakesEachImageFor) {
   const auto net = model(12);
   auto labels = some_labels(30, 12);
   for (auto& label : labels) label = label % 2 == 0 ? 11 - label / 2 : 2;
   labels[4] = -1;
-  auto subset = pictures(labels, 12);
-  test::write_bytes(folder_ / "5.png", "no picture");
+  auto subset = images(labels, 12);
+  test::write_bytes(folder_ / "5.png", "no image");
   std::reverse(subset.indices.begin(), subset.indices.end());  // the order is the subset's
   Loader loader(subset, view(), options().on_bad_image(OnBadImage::kSkip));
   auto occurring = labels;
@@ -275,7 +275,7 @@ TEST_P(Evaluate, TheModelIsAsBefore) {
   for (const auto& each : net->modules()) before.push_back(each->is_training());
   std::vector<at::Tensor> buffers;
   for (const auto& buffer : net->buffers()) buffers.push_back(buffer.clone());
-  Loader loader(pictures(some_labels(8, 5), 5), view(), options());
+  Loader loader(images(some_labels(8, 5), 5), view(), options());
   const auto expect_as_before = [&] {
     std::vector<bool> after;
     for (const auto& each : net->modules()) after.push_back(each->is_training());
@@ -297,7 +297,7 @@ TEST_P(Evaluate, TheModelIsAsBefore) {
 
 TEST_P(Evaluate, InMixedPrecision) {
   const auto net = model(9);
-  const auto subset = pictures(some_labels(24, 9), 9);
+  const auto subset = images(some_labels(24, 9), 9);
   Loader loader(subset, view(), options());
   EvaluateOptions amp;
   amp.amp = true;
@@ -308,7 +308,7 @@ TEST_P(Evaluate, InMixedPrecision) {
 
 TEST_P(Evaluate, LabelsThatTheHeadDoesNotHave) {
   const auto net = model(4);
-  Loader loader(pictures({0, 1, 5}, 6), view(), options());
+  Loader loader(images({0, 1, 5}, 6), view(), options());
   EXPECT_HAS(testing::error_of([&] { evaluate(*net, loader); }),
              "2.png' has label 5, and the head 4 classes");
 }

@@ -11,10 +11,10 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
+#include "tpgm/io/file.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
-#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
@@ -61,7 +61,7 @@ class SetupTest : public test::Scratch {
     uint64_t number = 0;
     for (const char* name : {"cat", "dog", "big_fish"}) {
       for (int i = 0; i < 8; ++i)
-        test::write_picture(data() / name / (std::to_string(i) + ".png"), number++, 8, 8);
+        test::write_image(data() / name / (std::to_string(i) + ".png"), number++, 8, 8);
     }
   }
   fs::path data() const { return folder_ / "data"; }

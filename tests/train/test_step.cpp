@@ -330,8 +330,8 @@ TEST_P(Step, AGraphGivesTheSameBits) {
       SCOPED_TRACE(std::string(title) + " of " + name);
       const Training with(title, name, device(), true), without(title, name, device(), false);
       EXPECT_TRUE(at::equal(with.run(), without.run()));
-      EXPECT_EQ(with.step->recorded(), 1);
-      EXPECT_EQ(without.step->recorded(), 0);
+      EXPECT_EQ(with.step->captured(), 1);
+      EXPECT_EQ(without.step->captured(), 0);
       const auto expected = state_dict(*without.model);
       for (const auto& item : state_dict(*with.model))
         EXPECT_TRUE(at::equal(item.value(), expected[item.key()])) << item.key();
@@ -372,7 +372,7 @@ TEST_P(Step, AGraphFollowsWhatChanges) {
   }
 }
 
-/// Runs of one method on one device: from recordings, or as they are.
+/// Runs of one method on one device: from captures, or as they are.
 struct Whole : Training {
   using Options = std::map<std::string, std::string>;
 
@@ -465,7 +465,7 @@ TEST_P(Step, AGraphGivesTheSameBitsWithEveryMethod) {
             without(title, model, device(), false, name, options);
         with.go(0, 24);
         without.go(0, 24);
-        EXPECT_EQ(with.step->recorded(), kinds);
+        EXPECT_EQ(with.step->captured(), kinds);
         EXPECT_TRUE(at::equal(at::stack(with.losses), at::stack(without.losses)));
         expect_same(with, without);
       }
@@ -473,7 +473,7 @@ TEST_P(Step, AGraphGivesTheSameBitsWithEveryMethod) {
   }
 }
 
-// Into another process, back in time, and back in time under recordings that stay.
+// Into another process, back in time, and back in time under captures that stay.
 TEST_P(Step, AGraphGoesOnFromAState) {
   for (const auto& [name, options, kinds] : method_cases()) {
     if (std::string(name) == "lp-ft") continue;  // does not go back
@@ -498,7 +498,7 @@ TEST_P(Step, AGraphGoesOnFromAState) {
         run->load(saved, /*with_optimizer=*/false);
         run->go(11, 20);
       }
-      EXPECT_EQ(whole.step->recorded(), device().is_cuda() ? kinds : 0);
+      EXPECT_EQ(whole.step->captured(), device().is_cuda() ? kinds : 0);
       expect_same(whole, as_it_is);
     }
   }

@@ -76,7 +76,7 @@ struct Batches {
               if (next == of_epoch) return std::nullopt;
               return at(epoch, next++);
             },
-            [](int64_t index) { return "picture " + std::to_string(index); }};
+            [](int64_t index) { return "image " + std::to_string(index); }};
   }
   int64_t of_epoch, epoch = 0, next = 0;
   std::vector<Batch> all;
@@ -144,21 +144,21 @@ class TrainerTest : public test::Scratch {
  protected:
   TrainerTest() { at::set_num_threads(1); }  // tiny tensors
 
-  /// Pictures to score on, two of a class.
-  SampleSubset pictures() const {
+  /// Images to score on, two of a class.
+  SampleSubset images() const {
     auto samples = std::make_shared<Samples>();
     samples->set_root(folder_);
     for (int64_t k = 0; k < kClasses; ++k) samples->classes.push_back("c" + std::to_string(k));
     for (int64_t i = 0; i < 2 * kClasses; ++i) {
       const std::string name = std::to_string(i) + ".png";
-      test::write_picture(folder_ / name, static_cast<uint64_t>(i), 8, 8);
+      test::write_image(folder_ / name, static_cast<uint64_t>(i), 8, 8);
       samples->add(name, i % kClasses);
     }
     return all_of(samples);
   }
   void add_selection(RunSetup& setup) const {
-    setup.data.selection = pictures();
-    setup.pictures = make_pictures(setup.options, *setup.model, setup.metadata, at::kCPU);
+    setup.data.selection = images();
+    setup.images = make_images(setup.options, *setup.model, setup.metadata, at::kCPU);
     setup.options.validation_batch_size = 4;
   }
   std::vector<Json> log_of(const fs::path& run, const std::string& event) const {
@@ -353,7 +353,7 @@ TEST_F(TrainerTest, KeepsTheBestEpoch) {
   double best = -1;
   int64_t best_epoch = 0, steps = 0;
   NamedTensors weights("Tensor");
-  Loader loader(setup.data.selection, setup.pictures.eval, setup.pictures.loader);
+  Loader loader(setup.data.selection, setup.images.eval, setup.images.loader);
   bare_loop(bare, batches, [&] {
     if (++steps % 3 != 0) return;
     const double accuracy = evaluate(*bare.model, loader).top1();
@@ -403,7 +403,7 @@ TEST_F(TrainerTest, EvaluatesTheAverage) {
         }
       }
       load_state_dict(*bare.model, average);
-      Loader loader(setup.data.selection, setup.pictures.eval, setup.pictures.loader);
+      Loader loader(setup.data.selection, setup.images.eval, setup.images.loader);
       EXPECT_DOUBLE_EQ(result.selection, evaluate(*bare.model, loader).top1());
     }
   }
@@ -464,8 +464,8 @@ TEST_P(BadLoss, IsSkipped) {
   }
 }
 
-// A loader that leaves out pictures may leave out all of a batch.
-TEST_F(TrainerTest, SkipsABatchWithoutPictures) {
+// A loader that leaves out images may leave out all of a batch.
+TEST_F(TrainerTest, SkipsABatchWithoutImages) {
   auto options = small_options();
   options.epochs = 1;
   Batches batches(5);
@@ -496,7 +496,7 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
     const std::string message =
         error_of([&] { Trainer(setup, run ? &*run : nullptr, callbacks, batches.source()).run(); });
     EXPECT_HAS(message, "step 4: the loss is nan");
-    EXPECT_HAS(message, "'picture 12', 'picture 13', 'picture 14' and 1 more");
+    EXPECT_HAS(message, "'image 12', 'image 13', 'image 14' and 1 more");
     EXPECT_HAS(message, "`on-nan` skip");
     if (device().is_cpu()) expect_identical(values_of(*setup.model), before);  // it was stopped in time
     if (!with_folder) {
@@ -504,11 +504,11 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
       continue;
     }
     EXPECT_HAS(message, (path / "resume.safetensors").string() + " of step 2");
-    EXPECT_EQ(test::read_bytes(path / "bad_batch.txt"), "picture 12\npicture 13\npicture 14\npicture 15\n");
+    EXPECT_EQ(test::read_bytes(path / "bad_batch.txt"), "image 12\nimage 13\nimage 14\nimage 15\n");
   }
 }
 
-TEST_P(BadLoss, IsNamedWhenTheStepWasRecorded) {
+TEST_P(BadLoss, IsNamedWhenTheStepWasCaptured) {
   for (const char* method : {"ft", "l2-sp", "mars-sp", "ftp", "spd"}) {
     SCOPED_TRACE(method);
     auto options = small_options();
@@ -519,7 +519,7 @@ TEST_P(BadLoss, IsNamedWhenTheStepWasRecorded) {
     RunSetup setup = setup_of(options, kResNet, device());
     const std::string message = error_of([&] { Trainer(setup, nullptr, {}, batches.source()).run(); });
     EXPECT_HAS(message, "step 9: the loss is nan");
-    EXPECT_HAS(message, "'picture 32'");
+    EXPECT_HAS(message, "'image 32'");
   }
 }
 
@@ -599,7 +599,7 @@ class Resume : public testing::OnDevice {
   Resume() : folder_(scratch_folder()) {
     for (uint64_t i = 0; i < 45; ++i) {
       const std::string part = i < 30 ? "train" : "test";
-      test::write_picture(
+      test::write_image(
           folder_ / "data" / part / ("c" + std::to_string(i % 3)) / (std::to_string(i) + ".png"), i, 12, 10);
     }
   }
@@ -610,7 +610,7 @@ class Resume : public testing::OnDevice {
   }
   void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
 
-  /// 18 pictures to train on, six to learn radii from, six to select on: 3 epochs of 4 steps.
+  /// 18 images to train on, six to learn radii from, six to select on: 3 epochs of 4 steps.
   Settings settings(const Settings& own) const {
     Settings all = {{"data-dir", (folder_ / "data").string()},
                     {"model", kResNet},

@@ -172,7 +172,7 @@ TEST_F(CorruptCheckpoints, Timm) {
        {"no patches", drop("patch_embed.proj.weight"), "are those of no model known here"},
        {"no positions", drop("pos_embed"), "'stem.position' is missing"},
        {"no first block", drop("blocks.0.norm1.weight"), "'blocks.0.norm1.weight' is missing"},
-       {"no perceptron", drop("blocks.0.mlp.fc1.weight"), "'blocks.0.mlp.fc1.weight' is missing"},
+       {"no MLP", drop("blocks.0.mlp.fc1.weight"), "'blocks.0.mlp.fc1.weight' is missing"},
        {"no last bias", drop("blocks.1.mlp.fc2.bias"), "'blocks.1.mlp.fc2.bias' is in the model, but not"},
        {"q, k, v that are too few", reshape("blocks.0.attn.qkv.weight", {width, width}), "blocks.0.attn.qkv"},
        {"two final norms", add("fc_norm.weight", {width}), "is our 'norm.weight', and so is another"},

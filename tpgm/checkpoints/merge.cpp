@@ -22,7 +22,6 @@
 namespace tpgm {
 namespace {
 
-
 struct Job {
   std::string name;
   std::optional<double> ratio;  // a filter's

@@ -14,10 +14,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/core/device_memory.h"
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/cuda_stream.h"
 #include "tpgm/kernels/memory_layout.h"
 
 namespace tpgm {

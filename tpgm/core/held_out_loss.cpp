@@ -17,8 +17,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "tpgm/core/memory_order.h"
 #include "tpgm/core/cuda_stream.h"
+#include "tpgm/core/memory_order.h"
 
 namespace tpgm {
 namespace {

@@ -16,8 +16,8 @@
 #include <sstream>
 #include <utility>
 
-#include "tpgm/core/device_memory.h"
 #include "tpgm/core/cuda_stream.h"
+#include "tpgm/core/device_memory.h"
 
 namespace tpgm {
 namespace {

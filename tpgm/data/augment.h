@@ -1,4 +1,4 @@
-// Colours and shapes of training pictures changed at random, as torchvision changes them with Pillow.
+// Colours and shapes of training images changed at random, as torchvision changes them with Pillow.
 #pragma once
 
 #include <torch/arg.h>
@@ -20,13 +20,13 @@ struct ColorJitterOptions {
   TORCH_ARG(double, hue) = 0;
 };
 
-/// torchvision's RandAugment with its 31 magnitudes. 0 operations leave the picture alone.
+/// torchvision's RandAugment with its 31 magnitudes. 0 operations leave the image alone.
 struct RandAugmentOptions {
   TORCH_ARG(int64_t, num_ops) = 0;
   TORCH_ARG(int64_t, magnitude) = 9;
 };
 
-/// Both throw for options out of range. Pictures have 3 channels.
+/// Both throw for options out of range. Images have 3 channels.
 void color_jitter(Image& image, const ColorJitterOptions& options, Random& random);
 void rand_augment(Image& image, const RandAugmentOptions& options, Random& random);
 

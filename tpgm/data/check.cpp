@@ -1,4 +1,4 @@
-// Every picture decoded, every file's content compared.
+// Every image decoded, every file's content compared.
 #include "tpgm/data/check.h"
 
 #include <ATen/Parallel.h>
@@ -24,7 +24,7 @@ Seen look(const Samples& samples, int64_t i, int64_t max_pixels) {
     const std::string bytes = samples.read(i);
     seen.bytes = bytes.size();
     seen.hash = std::hash<std::string_view>()(bytes);
-    const Image image = Picture(bytes, max_pixels).decode();
+    const Image image = EncodedImage(bytes, max_pixels).decode();
     seen.width = static_cast<int32_t>(image.width);
     seen.height = static_cast<int32_t>(image.height);
   } catch (const Malformed& malformed) {
@@ -67,20 +67,20 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
     });
     PartReport& about = report.parts.emplace_back();
     about.title = printable(part->title());
-    about.pictures = part->size();
+    about.images = part->size();
     about.per_class.resize(data.classes().size());
     for (int64_t i = 0; i < part->size(); ++i) {
-      const Seen& picture = seen[static_cast<size_t>(i)];
+      const Seen& encoded = seen[static_cast<size_t>(i)];
       if (part->label(i) >= 0) ++about.per_class[static_cast<size_t>(part->label(i))];
-      about.bytes += static_cast<int64_t>(picture.bytes);
-      if (!picture.reason.empty()) {
-        report.unreadable.push_back({i, part->place(i), picture.reason});
+      about.bytes += static_cast<int64_t>(encoded.bytes);
+      if (!encoded.reason.empty()) {
+        report.unreadable.push_back({i, part->place(i), encoded.reason});
         continue;
       }
-      about.widths.push_back(picture.width);
-      about.heights.push_back(picture.height);
+      about.widths.push_back(encoded.width);
+      about.heights.push_back(encoded.height);
       const Place here{part.get(), i};
-      auto& alike = by_hash[picture.hash];
+      auto& alike = by_hash[encoded.hash];
       const auto twin = std::find_if(alike.begin(), alike.end(),
                                      [&](const Place& other) { return same_bytes(other, here); });
       if (twin == alike.end()) {

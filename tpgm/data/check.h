@@ -13,7 +13,7 @@ namespace tpgm {
 
 struct PartReport {
   std::string title;
-  int64_t pictures = 0, bytes = 0;
+  int64_t images = 0, bytes = 0;
   std::vector<int64_t> per_class;        ///< for each class of the data set
   std::vector<int64_t> widths, heights;  ///< of the readable ones, sorted
 };
@@ -31,11 +31,11 @@ struct DatasetReport {
   std::vector<Twins> twins;          ///< by part and position of the second; each names the first of its kind
 
   int64_t twins_apart() const;
-  /// Nothing unreadable, and no picture in two parts: neither train and test nor two domains may share one.
+  /// Nothing unreadable, and no image in two parts: neither train and test nor two domains may share one.
   bool fine() const { return unreadable.empty() && twins_apart() == 0; }
 };
 
-/// Reads and decodes every picture of `parts`, on all of LibTorch's threads. `progress` is told 1 for each.
+/// Reads and decodes every image of `parts`, on all of LibTorch's threads. `progress` is told 1 for each.
 DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part>& parts,
                             int64_t max_pixels = kMaxPixels,
                             const std::function<void(size_t)>& progress = {});

@@ -92,8 +92,8 @@ Found from_folder(const fs::path& folder) {
   return found;
 }
 
-// A picture by itself.
-Found from_picture(const fs::path& file) {
+// An image by itself.
+Found from_image(const fs::path& file) {
   Found found;
   auto& part = found.parts.emplace_back();
   part.domain = file.stem().string();
@@ -113,7 +113,7 @@ Found look(const std::string& where) {
   } catch (const fs::filesystem_error& error) {
     TORCH_CHECK(false, "cannot read the folder '", where, "': ", error.code().message());
   }
-  if (is_picture(where)) return from_picture(where);
+  if (is_image_name(where)) return from_image(where);
   const auto ending = fs::path(where).extension();
   return ending == ".tar" || ending == ".gz" || ending == ".tgz" ? from_shards({where}) : from_lists({where});
 }
@@ -192,7 +192,7 @@ Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
                  const std::vector<std::string>& classes) try
     : found_(std::move(found)), where_(std::move(where)), notes_(found_->notes) {
   std::vector<Samples> parts = found_->parts;
-  TORCH_CHECK(!parts.empty(), "no picture (", format_suffixes(), ") is below '", where_, "'",
+  TORCH_CHECK(!parts.empty(), "no image (", format_suffixes(), ") is below '", where_, "'",
               notes_.empty() ? "" : fmt::format(" ({})", fmt::join(notes_, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   const bool given = !classes.empty();

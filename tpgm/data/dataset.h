@@ -27,7 +27,7 @@ class Dataset {
   using Part = std::shared_ptr<const Samples>;
 
   /// `where` is a folder of class folders (image_folder.h), of list files (image_list.h) or of tar shards
-  /// (tar_shards.h), one list, tar or picture, or a pattern of tars ("train-{000..146}.tar"). In a folder
+  /// (tar_shards.h), one list, tar or image, or a pattern of tars ("train-{000..146}.tar"). In a folder
   /// labelled tars come before lists, and lists before folders, since lists often lie beside the folders they
   /// choose from.
   ///

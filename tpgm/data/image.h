@@ -1,4 +1,4 @@
-// A picture in memory.
+// An image in memory.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ inline uint8_t grey(const uint8_t* rgb) {
   return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
 }
 
-/// A part of a picture, in pixels.
+/// A part of an image, in pixels.
 struct Box {
   int64_t left = 0, top = 0, width = 0, height = 0;
 };

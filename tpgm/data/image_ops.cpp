@@ -1,4 +1,4 @@
-// Changes of pictures' colours and shapes: what Pillow computes, in the precisions it does.
+// Changes of images' colours and shapes: what Pillow computes, in the precisions it does.
 #include "tpgm/data/image_ops.h"
 
 #include <c10/util/Exception.h>
@@ -25,7 +25,7 @@ using Tables = std::array<Table, 3>;
 using Histograms = std::array<std::array<int64_t, 256>, 3>;
 
 void check(const Image& image, const char* call) {
-  TORCH_CHECK(image.channels == 3, "[", call, "] the picture has ", image.channels,
+  TORCH_CHECK(image.channels == 3, "[", call, "] the image has ", image.channels,
               " channels, it takes 3; convert it to RGB");
 }
 

@@ -1,4 +1,4 @@
-// Changes of pictures' colours and shapes, with Pillow's arithmetic: the bytes are those of torchvision's
+// Changes of images' colours and shapes, with Pillow's arithmetic: the bytes are those of torchvision's
 // functions of the same names on a PIL image.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace tpgm {
 
-/// All change the picture in place. They throw for one that has not 3 channels.
+/// All change the image in place. They throw for one that has not 3 channels.
 
-/// At a factor of 0 black, grey, grey, or smooth; 1 leaves the picture as it is; above, the difference is
-/// extrapolated. The grey of adjust_contrast is the mean of the whole picture.
+/// At a factor of 0 black, grey, grey, or smooth; 1 leaves the image as it is; above, the difference is
+/// extrapolated. The grey of adjust_contrast is the mean of the whole image.
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);

@@ -163,10 +163,10 @@ class Loader::Impl {
   struct Slot {
     at::Tensor pixels;
     std::vector<int64_t> indices;
-    std::vector<std::string> reasons;  // why a picture is bad; empty if it is not
+    std::vector<std::string> reasons;  // why an image is bad; empty if it is not
     std::exception_ptr error;          // anything else, of the first position that has it
     size_t error_position = 0;
-    size_t left = 0;  // pictures to be made
+    size_t left = 0;  // images to be made
   };
   struct Sent {
     Batch batch;
@@ -185,7 +185,7 @@ class Loader::Impl {
   }
 
   void check() const {
-    TORCH_CHECK(subset_.samples && subset_.size() > 0, "[Loader] there are no pictures to load");
+    TORCH_CHECK(subset_.samples && subset_.size() > 0, "[Loader] there are no images to load");
     TORCH_CHECK(options_.batch_size() > 0 && options_.workers() > 0 && options_.queue() > 0,
                 "[Loader] batch_size ", options_.batch_size(), ", workers ", options_.workers(),
                 " and queue ", options_.queue(), " must be at least 1");
@@ -194,7 +194,7 @@ class Loader::Impl {
     TORCH_CHECK(options_.cache() >= 0 && options_.max_pixels() > 0, "[Loader] cache ", options_.cache(),
                 " must not be negative, max_pixels ", options_.max_pixels(), " at least 1");
     TORCH_CHECK(batches() > 0, "[Loader] drop_last leaves nothing of ", subset_.size(),
-                " pictures in batches of ", options_.batch_size());
+                " images in batches of ", options_.batch_size());
     for (int c = 0; c < 3; ++c) {
       TORCH_CHECK(
           std::isfinite(options_.mean()[c]) && std::isfinite(options_.std()[c]) && options_.std()[c] > 0,
@@ -233,7 +233,7 @@ class Loader::Impl {
 
   void work() {
     at::get_num_threads();   // LibTorch sets OpenMP's number, for this thread, when it is first asked
-    omp_set_num_threads(1);  // and must not make threads of its own for every picture
+    omp_set_num_threads(1);  // and must not make threads of its own for every image
     std::unique_lock lock(mutex_);
     while (true) {
       work_.wait(lock, [&] { return stop_ || taken_ < open_; });
@@ -273,22 +273,22 @@ class Loader::Impl {
     if (!decoded) {
       bytes = subset_.samples->read(index);
       if (cache_.enabled()) {
-        decoded = std::make_shared<const Image>(Picture(bytes, options_.max_pixels()).decode());
+        decoded = std::make_shared<const Image>(EncodedImage(bytes, options_.max_pixels()).decode());
         cache_.put(index, decoded);
       }
     }
-    std::optional<Picture> picture;
+    std::optional<EncodedImage> encoded;
     if (decoded) {
-      picture.emplace(decoded);
+      encoded.emplace(decoded);
     } else {
-      picture.emplace(bytes, options_.max_pixels());
+      encoded.emplace(bytes, options_.max_pixels());
     }
     Image image;
     if (const auto* training = std::get_if<TrainViewOptions>(&view_)) {
       Random random(options_.seed(), static_cast<uint64_t>(epoch), static_cast<uint64_t>(index));
-      image = train_view(*picture, *training, random);
+      image = train_view(*encoded, *training, random);
     } else {
-      image = eval_view(*picture, std::get<EvalViewOptions>(view_));
+      image = eval_view(*encoded, std::get<EvalViewOptions>(view_));
     }
     const auto offset = static_cast<int64_t>(position) * size_ * size_ * options_.channels();
     if (on_cpu()) {
@@ -335,7 +335,7 @@ class Loader::Impl {
   void remember(BadImage bad) {
     if (options_.on_bad_image() == OnBadImage::kError) {
       TORCH_CHECK(false, "[Loader] '", printable(bad.place, kMaxPath), "': ", printable(bad.reason, kMaxPath),
-                  " (to go on without such pictures: `on-bad-image` skip)");
+                  " (to go on without such images: `on-bad-image` skip)");
     }
     if (known_bad_.insert(bad.index).second) skipped_.push_back(std::move(bad));
   }
@@ -355,7 +355,7 @@ class Loader::Impl {
 
   void end_epoch() {
     std::unique_lock lock(mutex_);
-    open_ = taken_;  // nobody begins another picture, not even of a batch that is half made
+    open_ = taken_;  // nobody begins another image, not even of a batch that is half made
     position_ = 0;
     ready_.wait(lock, [&] { return busy_ == 0; });
     ahead_.clear();
@@ -368,7 +368,7 @@ class Loader::Impl {
   LoaderOptions options_;
   int64_t size_;
   Table table_;
-  PictureCache cache_;
+  ImageCache cache_;
   BatchBuffers buffers_;
   bool started_ = false;
   std::vector<int64_t> order_;
@@ -381,11 +381,11 @@ class Loader::Impl {
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;
-  // Numbers of batches: workers take pictures of `taken_`, slots are open up to `open_`, the caller waits for
+  // Numbers of batches: workers take images of `taken_`, slots are open up to `open_`, the caller waits for
   // `next_`, the epoch ends before `end_`.
   int64_t taken_ = 0, open_ = 0, next_ = 0, end_ = 0, epoch_ = 0;
   size_t position_ = 0;  // in the batch `taken_`
-  int64_t busy_ = 0;     // workers with a picture
+  int64_t busy_ = 0;     // workers with an image
   bool stop_ = false;
   std::vector<Slot> slots_;
   std::vector<std::thread> workers_;

@@ -1,4 +1,4 @@
-// Batches of pictures, made by threads ahead of time, the same on every run.
+// Batches of images, made by threads ahead of time, the same on every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace tpgm {
 
 enum class OnBadImage {
   kError,  // next() throws, naming the file
-  kSkip,   // the batch has one picture less; see Loader::skipped()
+  kSkip,   // the batch has one image less; see Loader::skipped()
 };
 
 template <>
@@ -30,7 +30,7 @@ struct Words<OnBadImage> {
                                                                {OnBadImage::kSkip, "skip"}};
 };
 
-/// Training pictures change from epoch to epoch; all others are the same each time.
+/// Training images change from epoch to epoch; all others are the same each time.
 using View = std::variant<EvalViewOptions, TrainViewOptions>;
 
 struct LoaderOptions {
@@ -38,7 +38,7 @@ struct LoaderOptions {
   TORCH_ARG(int64_t, batch_size) = 64;
   /// Threads. They change how fast batches come, and nothing else.
   TORCH_ARG(int64_t, workers) = 2;
-  /// Batches that may be ready or in the making; memory is bounded by them, whatever the number of pictures.
+  /// Batches that may be ready or in the making; memory is bounded by them, whatever the number of images.
   TORCH_ARG(int64_t, queue) = 4;
   /// A new order every epoch.
   TORCH_ARG(bool, shuffle) = false;
@@ -51,8 +51,8 @@ struct LoaderOptions {
   TORCH_ARG(Triple, std) = { 0.229, 0.224, 0.225 };
   /// 3, or 1 for grey as Pillow's convert("L") has it, with the means of `mean` and `std`.
   TORCH_ARG(int64_t, channels) = 3;
-  /// Bytes of decoded pictures to keep for the next epoch; those that do not fit are decoded each time. With
-  /// a cache pictures are decoded whole, so Decode::kFast has no effect.
+  /// Bytes of decoded images to keep for the next epoch; those that do not fit are decoded each time. With
+  /// a cache images are decoded whole, so Decode::kFast has no effect.
   TORCH_ARG(int64_t, cache) = 0;
   TORCH_ARG(OnBadImage, on_bad_image) = OnBadImage::kError;
   TORCH_ARG(int64_t, max_pixels) = kMaxPixels;
@@ -64,7 +64,7 @@ struct Batch {
   std::vector<int64_t> indices;  ///< positions in the subset's samples
 };
 
-/// A picture that could not be read.
+/// An image that could not be read.
 struct BadImage {
   int64_t index;
   std::string place, reason;
@@ -76,7 +76,7 @@ struct BadImage {
 /// On CUDA, bytes travel from pinned memory on a stream of their own while the device is busy, and become
 /// numbers there; the current stream of the caller waits for them, the caller does not.
 ///
-/// Calls come from one thread. Destruction waits for pictures that are being decoded.
+/// Calls come from one thread. Destruction waits for images that are being decoded.
 class Loader {
  public:
   /// Throws for options that make no sense and for an empty subset.
@@ -93,7 +93,7 @@ class Loader {
   /// the epoch is over then.
   std::optional<Batch> next();
 
-  /// Each bad picture once, in the order they were met.
+  /// Each bad image once, in the order they were met.
   const std::vector<BadImage>& skipped() const;
   const SampleSubset& subset() const;
 

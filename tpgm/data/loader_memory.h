@@ -1,4 +1,4 @@
-// What the loader holds: decoded pictures, and memory for batches.
+// What the loader holds: decoded images, and memory for batches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,11 @@
 
 namespace tpgm {
 
-/// Decoded pictures within a limit of bytes.
-class PictureCache {
+/// Decoded images within a limit of bytes.
+class ImageCache {
  public:
-  PictureCache(int64_t limit, int64_t pictures)
-      : limit_(limit), images_(limit > 0 ? static_cast<size_t>(pictures) : 0) {}
+  ImageCache(int64_t limit, int64_t images)
+      : limit_(limit), images_(limit > 0 ? static_cast<size_t>(images) : 0) {}
 
   bool enabled() const { return limit_ > 0; }
   std::shared_ptr<const Image> get(int64_t i) {
@@ -39,7 +39,7 @@ class PictureCache {
   std::vector<std::shared_ptr<const Image>> images_;
 };
 
-/// Memory for the pictures of a batch, used again once nobody looks at it any more.
+/// Memory for the images of a batch, used again once nobody looks at it any more.
 class BatchBuffers {
  public:
   BatchBuffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)

@@ -1,4 +1,4 @@
-// What mixup and cutmix draw, and what that does to pictures and labels.
+// What mixup and cutmix draw, and what that does to images and labels.
 #include "tpgm/data/mix.h"
 
 #include <ATen/ops/zeros.h>
@@ -15,7 +15,7 @@ void check_smoothing(double smoothing) {
               "; choose from 0 to less than 1");
 }
 
-// A square in units of the picture about a random point, as far as it is inside.
+// A square in units of the image about a random point, as far as it is inside.
 void draw_box(Mix& mix, int64_t height, int64_t width, Random& random) {
   const double side = std::sqrt(1 - mix.lambda);
   const auto draw = [&](int64_t size, int64_t& begin, int64_t& end) {
@@ -49,7 +49,7 @@ void check_options(const MixOptions& options) {
 
 Mix draw_mix(const MixOptions& options, int64_t height, int64_t width, Random& random) {
   check_options(options);
-  TORCH_CHECK(height > 0 && width > 0, "[draw_mix] pictures of ", height, " x ", width, "; they need pixels");
+  TORCH_CHECK(height > 0 && width > 0, "[draw_mix] images of ", height, " x ", width, "; they need pixels");
   const bool mixup = options.mixup() > 0, cutmix = options.cutmix() > 0;
   Mix mix;
   if ((!mixup && !cutmix) || random.uniform() >= options.prob()) return mix;

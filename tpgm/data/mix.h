@@ -27,16 +27,16 @@ struct MixOptions {
 /// Throws for options out of range.
 void check_options(const MixOptions& options);
 
-/// What is done to one batch: each picture is mixed with the one that the reversed batch has in its place.
+/// What is done to one batch: each image is mixed with the one that the reversed batch has in its place.
 struct Mix {
   bool cutmix = false;
-  /// How much of a picture stays its own; 1: nothing is done. Of cutmix 1 - the box's area / the picture's.
+  /// How much of an image stays its own; 1: nothing is done. Of cutmix 1 - the box's area / the image's.
   double lambda = 1;
   /// cutmix's box, in pixels; bottom and right are past it.
   int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 
-/// For pictures of this size. Throws as check_options does.
+/// For images of this size. Throws as check_options does.
 Mix draw_mix(const MixOptions& options, int64_t height, int64_t width, Random& random);
 
 /// A new tensor in the memory format and dtype of `images` [n, channels, height, width], on their device and

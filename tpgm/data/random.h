@@ -11,7 +11,7 @@
 
 namespace tpgm {
 
-/// A stream of its own for every (seed, epoch, index): what is drawn for one picture says nothing about, and
+/// A stream of its own for every (seed, epoch, index): what is drawn for one image says nothing about, and
 /// does not wait for, another. The standard library's distributions differ between implementations, so they
 /// are written out here.
 class Random {

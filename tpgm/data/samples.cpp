@@ -48,11 +48,11 @@ std::string read_file(const std::filesystem::path& path, const Samples::Extent* 
   } else {
     struct stat status {};
     if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw Malformed{"it is no regular file", "expected a picture"};
+      throw Malformed{"it is no regular file", "expected an image"};
     }
     size = static_cast<size_t>(status.st_size);
   }
-  if (size > kLargestFile) throw Malformed{fmt::format("it has {} bytes", size), "expected a picture"};
+  if (size > kLargestFile) throw Malformed{fmt::format("it has {} bytes", size), "expected an image"};
   std::string bytes(size, '\0');
   for (size_t done = 0; done < size;) {
     const auto at = static_cast<off_t>(done + (extent != nullptr ? extent->offset : 0));
@@ -136,7 +136,7 @@ void set_part_of_file(Samples& samples, const std::string& stem) {
   }
 }
 
-bool is_picture(std::string_view name) { return has_image_suffix(name); }
+bool is_image_name(std::string_view name) { return has_image_suffix(name); }
 
 bool all_numbers(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [](const auto& name) {

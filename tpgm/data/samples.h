@@ -1,4 +1,4 @@
-// Pictures that lie somewhere, each with a name and a label: what every kind of source becomes.
+// Images that lie somewhere, each with a name and a label: what every kind of source becomes.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace tpgm {
 
 /// One part of a data set: a domain ("sketch"), a split of one ("real" "train"), or all there is. Names and
-/// labels of a million pictures take about 100 MB, which copies share but for the labels; pixels are read
+/// labels of a million images take about 100 MB, which copies share but for the labels; pixels are read
 /// when asked for. Reading is thread-safe.
 class Samples {
  public:
-  /// Where the bytes of a picture lie in a shard.
+  /// Where the bytes of an image lie in a shard.
   struct Extent {
     uint32_t shard;
     uint32_t size;
@@ -23,7 +23,7 @@ class Samples {
   };
 
   std::string domain, split;  ///< either may be empty
-  /// Labels index into these; -1 is a picture without a label.
+  /// Labels index into these; -1 is an image without a label.
   std::vector<std::string> classes;
   /// The source gives labels as numbers (lists, .cls): positions in a list of classes, whatever their names.
   bool numbered = false;
@@ -35,7 +35,7 @@ class Samples {
   std::string_view name(int64_t i) const;
   /// For messages: the file's path, with "shard.tar: " before a key.
   std::string place(int64_t i) const;
-  /// The encoded picture. Throws Malformed when it cannot be read.
+  /// The encoded image. Throws Malformed when it cannot be read.
   std::string read(int64_t i) const;
   /// Whether it is a file of its own, whose path place() is.
   bool in_files() const { return entries_->extents.empty(); }
@@ -75,7 +75,7 @@ void set_part(Samples& samples, const std::string& folders);
 void set_part_of_file(Samples& samples, const std::string& stem);
 
 /// A name to open an image by: the suffix of a format (formats/format.h), in any case.
-bool is_picture(std::string_view name);
+bool is_image_name(std::string_view name);
 
 inline constexpr int64_t kMostClasses = 100'000;
 

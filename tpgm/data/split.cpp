@@ -1,4 +1,4 @@
-// Who gets which pictures.
+// Who gets which images.
 #include "tpgm/data/split.h"
 
 #include <c10/util/Exception.h>
@@ -21,7 +21,7 @@ constexpr uint64_t kPurpose = 0x5b117;  // of the random stream
 bool is_share(double value) { return value >= 0 && value < 1; }
 
 // Shares of numbers that come one after another: the sum is rounded, not each, from a random start, so that
-// which class gets the odd picture is the seed's choice. What a class must have in any case is not set off
+// which class gets the odd image is the seed's choice. What a class must have in any case is not set off
 // against the next.
 class Share {
  public:
@@ -69,18 +69,17 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
   SampleSubset* held[] = {&result.radius, &result.selection, &result.test};
   Share used(options.fraction(), seed, 3);
   for (size_t label = 0; label < by_class.size(); ++label) {
-    auto& pictures = by_class[label];
-    if (pictures.empty()) continue;
-    Random(options.seed(), 0, label, kPurpose).shuffle(pictures);
-    const auto count = std::max<int64_t>(used.of(static_cast<int64_t>(pictures.size())), 1);
+    auto& images = by_class[label];
+    if (images.empty()) continue;
+    Random(options.seed(), 0, label, kPurpose).shuffle(images);
+    const auto count = std::max<int64_t>(used.of(static_cast<int64_t>(images.size())), 1);
     int64_t at = 0;
     for (int kind = 0; kind < 3; ++kind) {
       const int64_t take = std::min(shares[kind].of(count), count - 1 - at);
-      held[kind]->indices.insert(held[kind]->indices.end(), pictures.begin() + at,
-                                 pictures.begin() + at + take);
+      held[kind]->indices.insert(held[kind]->indices.end(), images.begin() + at, images.begin() + at + take);
       at += take;
     }
-    result.train.indices.insert(result.train.indices.end(), pictures.begin() + at, pictures.begin() + count);
+    result.train.indices.insert(result.train.indices.end(), images.begin() + at, images.begin() + count);
   }
   for (SampleSubset* subset : {&result.train, &result.radius, &result.selection, &result.test}) {
     subset->samples = samples;
@@ -116,7 +115,7 @@ void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*
       TORCH_CHECK(fresh, "[check_disjoint] '", printable(at->first, kMaxPath), "' is in ",
                   subsets[at->second].first,
                   at->second == which ? " twice" : " and in " + subsets[which].first,
-                  "; a picture may be in one place only");
+                  "; an image may be in one place only");
     }
   }
 }
@@ -128,7 +127,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   TORCH_CHECK(
       std::none_of(source->labels().begin(), source->labels().end(), [](auto label) { return label < 0; }),
       "[make_task] '", train,
-      "' has pictures without a label; training needs class folders, a list or labelled shards");
+      "' has images without a label; training needs class folders, a list or labelled shards");
   const auto own_radius = data.find(source->domain, "radius"),
              own_selection = data.find(source->domain, "selection");
   SplitOptions shares = options;
@@ -153,7 +152,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   const auto say = [&](const char* what, const SampleSubset& subset, double share) {
     const std::string from = share > 0 ? fmt::format("{:.3g} % held out of ", 100 * share) : "";
     task.notes.push_back(
-        fmt::format("{}: {}{}, {} pictures", what, from, subset.samples->title(), subset.size()));
+        fmt::format("{}: {}{}, {} images", what, from, subset.samples->title(), subset.size()));
   };
   task.train = std::move(made.train);
   task.radius = own_radius ? all_of(own_radius) : std::move(made.radius);

@@ -1,4 +1,4 @@
-// Pictures apart: for training, for the radii, for selection, for testing; none in two of them.
+// Images apart: for training, for the radii, for selection, for testing; none in two of them.
 #pragma once
 
 #include <torch/arg.h>
@@ -11,7 +11,7 @@
 
 namespace tpgm {
 
-/// Pictures of one part, in the order they are used when nobody shuffles.
+/// Images of one part, in the order they are used when nobody shuffles.
 struct SampleSubset {
   Dataset::Part samples;
   std::vector<int64_t> indices;
@@ -25,7 +25,7 @@ SampleSubset all_of(Dataset::Part samples);
 SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed);
 
 struct SplitOptions {
-  /// Of each class, how much is used at all: 0.1 for the paper's small setting. At least one picture.
+  /// Of each class, how much is used at all: 0.1 for the paper's small setting. At least one image.
   TORCH_ARG(double, fraction) = 1;
   /// Of what is used, shares that are held out. Whatever is left is for training: at least one of each class.
   TORCH_ARG(double, radius) = 0.1;
@@ -46,7 +46,7 @@ Split split(const Dataset::Part& samples, const SplitOptions& options);
 struct TaskData {
   SampleSubset train, radius, selection;
   std::vector<std::pair<std::string, SampleSubset>> tests;  // by the names they were asked for by
-  /// How each came about, for the log: "radius: 10 % held out of real/train, 12065 pictures".
+  /// How each came about, for the log: "radius: 10 % held out of real/train, 12065 images".
   std::vector<std::string> notes;
 };
 
@@ -56,7 +56,7 @@ struct TaskData {
 TaskData make_task(const Dataset& data, const std::string& train, const std::vector<std::string>& tests,
                    const SplitOptions& options);
 
-/// Throws c10::Error, naming a picture, if two of the subsets share one, or one has it twice.
+/// Throws c10::Error, naming an image, if two of the subsets share one, or one has it twice.
 void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*>>& subsets);
 
 }  // namespace tpgm

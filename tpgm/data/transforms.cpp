@@ -33,7 +33,7 @@ void flip(Image& image) {
   }
 }
 
-// The middle of a picture of which the crop shows little, so that a strip of 1 x 100,000 pixels is not blown
+// The middle of an image of which the crop shows little, so that a strip of 1 x 100,000 pixels is not blown
 // up to 224 x 22,400,000 first. Whole multiples of the shorter side keep the pixels where they were.
 Box middle(int64_t width, int64_t height, int64_t blocks) {
   const auto keep = [&](int64_t length, int64_t side) -> std::pair<int64_t, int64_t> {
@@ -50,19 +50,19 @@ Box middle(int64_t width, int64_t height, int64_t blocks) {
 
 }  // namespace
 
-Image eval_view(Picture& picture, const EvalViewOptions& options) {
+Image eval_view(EncodedImage& encoded, const EvalViewOptions& options) {
   const int64_t size = options.image_size();
   TORCH_CHECK(size > 0 && options.crop_pct() >= 0.01 && options.crop_pct() <= static_cast<double>(size),
               "[eval_view] image_size ", size, " must be positive, and crop_pct ", options.crop_pct(),
               " from 0.01 to it");
   const auto shorter = static_cast<int64_t>(static_cast<double>(size) / options.crop_pct());
-  const Box box = middle(picture.width(), picture.height(), size / shorter + 8);
+  const Box box = middle(encoded.width(), encoded.height(), size / shorter + 8);
   const int64_t side = std::min(box.width, box.height);
   const int64_t width = box.width * shorter / side, height = box.height * shorter / side;
-  const bool whole = box.width == picture.width() && box.height == picture.height();
-  const Image image = options.decode() == Decode::kFast ? picture.decode_fast(box, width, height)
-                      : whole                           ? picture.decode()
-                                                        : picture.decode(box);
+  const bool whole = box.width == encoded.width() && box.height == encoded.height();
+  const Image image = options.decode() == Decode::kFast ? encoded.decode_fast(box, width, height)
+                      : whole                           ? encoded.decode()
+                                                        : encoded.decode(box);
   const Image resized = resize(image, width, height, options.interpolation());
   const auto offset = [&](int64_t length) {  // of a crop that is larger, torchvision rounds the border down
     return length < size ? -((size - length) / 2) : rounded(static_cast<double>(length - size) / 2);
@@ -92,12 +92,12 @@ Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, 
   return {(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height};
 }
 
-Image train_view(Picture& picture, const TrainViewOptions& options, Random& random) {
+Image train_view(EncodedImage& encoded, const TrainViewOptions& options, Random& random) {
   const int64_t size = options.image_size();
   TORCH_CHECK(size > 0, "[train_view] image_size ", size, " must be positive");
-  const Box box = random_crop(picture.width(), picture.height(), options, random);
+  const Box box = random_crop(encoded.width(), encoded.height(), options, random);
   const Image part =
-      options.decode() == Decode::kExact ? picture.decode(box) : picture.decode_fast(box, size, size);
+      options.decode() == Decode::kExact ? encoded.decode(box) : encoded.decode_fast(box, size, size);
   Image view = resize(part, size, size, options.interpolation());
   if (random.uniform() < options.hflip()) flip(view);
   color_jitter(view, options.color_jitter(), random);

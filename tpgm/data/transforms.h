@@ -1,4 +1,4 @@
-// From a picture in a file to the square that a model sees.
+// From an image in a file to the square that a model sees.
 #pragma once
 
 #include <torch/arg.h>
@@ -16,7 +16,7 @@ namespace tpgm {
 
 enum class Decode {
   kExact,  // Pillow's pixels
-  kFast,   // Picture::decode_fast
+  kFast,   // Image::decode_fast
 };
 
 template <>
@@ -28,7 +28,7 @@ struct Words<Decode> {
 /// torchvision's Resize(floor(image_size / crop_pct)) of the shorter side and CenterCrop(image_size).
 struct EvalViewOptions {
   TORCH_ARG(int64_t, image_size) = 224;
-  /// timm's word: the part of the resized picture's shorter side that is kept. 1 for CLIP.
+  /// timm's word: the part of the resized image's shorter side that is kept. 1 for CLIP.
   TORCH_ARG(double, crop_pct) = 0.875;
   TORCH_ARG(Interpolation, interpolation) = Interpolation::kBicubic;
   TORCH_ARG(Decode, decode) = Decode::kExact;
@@ -38,7 +38,7 @@ struct EvalViewOptions {
 struct TrainViewOptions {
   using Range = std::array<double, 2>;
   TORCH_ARG(int64_t, image_size) = 224;
-  /// Of the picture's area.
+  /// Of the image's area.
   TORCH_ARG(Range, scale) = { 0.08, 1 };
   /// Width / height of the crop, uniform in its logarithm.
   TORCH_ARG(Range, ratio) = { 3.0 / 4, 4.0 / 3 };
@@ -50,9 +50,9 @@ struct TrainViewOptions {
   TORCH_ARG(Decode, decode) = Decode::kFast;
 };
 
-/// image_size × image_size × 3. Of a picture smaller than the crop the rest is black.
-Image eval_view(Picture& picture, const EvalViewOptions& options);
-Image train_view(Picture& picture, const TrainViewOptions& options, Random& random);
+/// image_size × image_size × 3. Of an image smaller than the crop the rest is black.
+Image eval_view(EncodedImage& encoded, const EvalViewOptions& options);
+Image train_view(EncodedImage& encoded, const TrainViewOptions& options, Random& random);
 
 /// Where RandomResizedCrop looks: ten tries, then the largest central crop within `ratio`.
 Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, Random& random);

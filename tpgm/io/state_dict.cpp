@@ -33,7 +33,8 @@ bool matches(const std::string& glob, const std::string& name) {
 std::string shape_of(const at::Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ",")); }
 
 // `state` without what `exclude` matches; marks in `used` the globs that matched.
-NamedTensors without(const NamedTensors& state, const std::vector<std::string>& exclude, std::vector<bool>& used) {
+NamedTensors without(const NamedTensors& state, const std::vector<std::string>& exclude,
+                     std::vector<bool>& used) {
   NamedTensors kept("Tensor");
   for (const auto& item : state) {
     bool excluded = false;

@@ -14,7 +14,6 @@ class Module;
 
 namespace tpgm {
 
-
 /// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
 /// the tensors change when the module does. Clone them to keep a moment.
 NamedTensors state_dict(const torch::nn::Module& module);

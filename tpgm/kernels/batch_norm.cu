@@ -793,9 +793,9 @@ void space_to_depth(const SpaceToDepth& call, void* stream) {
 
 }  // namespace
 
-const MapsBackend& maps_cuda() {
-  static const MapsBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
-                                   backward, mean_pool,   mean_pool_backward, space_to_depth};
+const BatchNormBackend& batch_norm_cuda_backend() {
+  static const BatchNormBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
+                                        backward, mean_pool,   mean_pool_backward, space_to_depth};
   return backend;
 }
 

@@ -76,7 +76,7 @@ struct Running {
 
 /// Images for a convolution of stride 2 as maps for one of stride 1: a pixel of y has 2×2 pixels of x in its
 /// channels, (line, column, channel) one after the other, then zeros. y has `front` lines and columns of
-/// zeros before and `back` behind. Three channels of a picture fill no vector of a tensor core; twelve of
+/// zeros before and `back` behind. Three channels of an image fill no vector of a tensor core; twelve of
 /// sixteen do.
 struct SpaceToDepth {
   static constexpr int64_t kChannels = 16;                  // of y
@@ -90,7 +90,7 @@ struct SpaceToDepth {
   int64_t columns() const { return front + width / 2 + back; }
 };
 
-struct MapsBackend {
+struct BatchNormBackend {
   /// Channels must be a multiple of this.
   int64_t (*vector)(DType);
   /// What `trace` needs.
@@ -112,7 +112,7 @@ struct MapsBackend {
 };
 
 /// The CPU's is the oracle: plain loops.
-const MapsBackend& maps_cpu();
-const MapsBackend& maps_cuda();
+const BatchNormBackend& batch_norm_cpu_backend();
+const BatchNormBackend& batch_norm_cuda_backend();
 
 }  // namespace tpgm::kernels

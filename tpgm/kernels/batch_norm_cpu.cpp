@@ -258,9 +258,9 @@ void space_to_depth(const SpaceToDepth& call, void*) {
 
 }  // namespace
 
-const MapsBackend& maps_cpu() {
-  static const MapsBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
-                                   backward, mean_pool,   mean_pool_backward, space_to_depth};
+const BatchNormBackend& batch_norm_cpu_backend() {
+  static const BatchNormBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
+                                        backward, mean_pool,   mean_pool_backward, space_to_depth};
   return backend;
 }
 

@@ -16,7 +16,7 @@ constexpr int kThreads = 256, kWarp = 32, kRows = kThreads / kWarp;
 constexpr size_t kMost = 128;  // in one launch
 
 struct Arguments {
-  Absorb each[kMost];
+  Fold each[kMost];
 };
 
 struct Channel {
@@ -55,24 +55,24 @@ __device__ float scale_row(const T* from, const T* with, float scale, int64_t n,
 }
 
 template <class T>
-__device__ void forward_row(const Absorb& each, int64_t row) {
+__device__ void forward_row(const Fold& each, int64_t row) {
   const Channel channel = channel_of(each.norm, row);
   const int64_t at = row * each.cols;
   scale_row<T, false>(static_cast<const T*>(each.weights) + at, nullptr, channel.scale, each.cols,
-                      static_cast<T*>(each.absorbed) + at);
+                      static_cast<T*>(each.folded) + at);
   if (threadIdx.x % kWarp == 0)
     static_cast<float*>(each.shift)[row] = fmaf(-channel.mean, channel.scale, channel.bias);
 }
 
 template <class T>
-__device__ void backward_row(const Absorb& each, int64_t row) {
+__device__ void backward_row(const Fold& each, int64_t row) {
   const Channel channel = channel_of(each.norm, row);
   const int64_t at = row * each.cols;
   float dscale = 0;
-  if (each.dabsorbed != nullptr)
-    dscale = scale_row<T, true>(static_cast<const T*>(each.dabsorbed) + at,
-                                static_cast<const T*>(each.weights) + at, channel.scale, each.cols,
-                                static_cast<T*>(each.dweights) + at);
+  if (each.dfolded != nullptr)
+    dscale =
+        scale_row<T, true>(static_cast<const T*>(each.dfolded) + at, static_cast<const T*>(each.weights) + at,
+                           channel.scale, each.cols, static_cast<T*>(each.dweights) + at);
   if (each.dshift != nullptr)
     dscale = fmaf(-channel.mean, static_cast<const float*>(each.dshift)[row], dscale);
   if (threadIdx.x % kWarp == 0) static_cast<float*>(each.dscale)[row] = dscale * channel.inverse;
@@ -80,7 +80,7 @@ __device__ void backward_row(const Absorb& each, int64_t row) {
 
 template <bool kForward>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ Arguments arguments) {
-  const Absorb& each = arguments.each[blockIdx.y];
+  const Fold& each = arguments.each[blockIdx.y];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= each.rows) return;
   if (each.dtype == DType::kBFloat16)
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const __grid_constant__ 
 }
 
 template <bool kForward>
-void run(const std::vector<Absorb>& all, const ParallelFor&, void* stream) {
+void run(const std::vector<Fold>& all, const ParallelFor&, void* stream) {
   for (size_t first = 0; first < all.size(); first += kMost) {
     const size_t count = std::min(kMost, all.size() - first);
     Arguments arguments{};
@@ -109,8 +109,8 @@ void run(const std::vector<Absorb>& all, const ParallelFor&, void* stream) {
 
 }  // namespace
 
-const AbsorbBackend& absorb_cuda() {
-  static const AbsorbBackend backend{run<true>, run<false>};
+const FoldNormBackend& fold_norm_cuda_backend() {
+  static const FoldNormBackend backend{run<true>, run<false>};
   return backend;
 }
 

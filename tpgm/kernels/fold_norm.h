@@ -13,30 +13,30 @@ namespace tpgm::kernels {
 
 /// One convolution, its weights as `rows` (one for each channel of the result) of `cols` dense elements, and
 /// its norm: scale = weight / sqrt(variance + eps), shift = bias - mean · scale. `dtype` is that of weights,
-/// absorbed and gradients (CUDA: kBFloat16, kFloat32; CPU: kFloat32, kFloat64); everything per channel is
+/// folded and gradients (CUDA: kBFloat16, kFloat32; CPU: kFloat32, kFloat64); everything per channel is
 /// float, or double with kFloat64.
-struct Absorb {
+struct Fold {
   DType dtype = DType::kFloat32;
   int64_t rows = 0, cols = 0;
   const void* weights = nullptr;
   BatchNormParameters norm;
 
-  void* absorbed = nullptr;  // forward: scale · weights
+  void* folded = nullptr;  // forward: scale · weights
   void* shift = nullptr;
 
-  const void* dabsorbed = nullptr;  // backward; null: zero
-  const void* dshift = nullptr;     // null: zero
-  void* dweights = nullptr;         // null with dabsorbed
-  void* dscale = nullptr;           // of the norm's weight
+  const void* dfolded = nullptr;  // backward; null: zero
+  const void* dshift = nullptr;   // null: zero
+  void* dweights = nullptr;       // null with dfolded
+  void* dscale = nullptr;         // of the norm's weight
 };
 
-struct AbsorbBackend {
-  void (*forward)(const std::vector<Absorb>&, const ParallelFor&, void* stream);
-  void (*backward)(const std::vector<Absorb>&, const ParallelFor&, void* stream);
+struct FoldNormBackend {
+  void (*forward)(const std::vector<Fold>&, const ParallelFor&, void* stream);
+  void (*backward)(const std::vector<Fold>&, const ParallelFor&, void* stream);
 };
 
-const AbsorbBackend& absorb_cpu();
+const FoldNormBackend& fold_norm_cpu_backend();
 /// A launch for all of them.
-const AbsorbBackend& absorb_cuda();
+const FoldNormBackend& fold_norm_cuda_backend();
 
 }  // namespace tpgm::kernels

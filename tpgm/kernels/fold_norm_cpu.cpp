@@ -41,7 +41,7 @@ struct Channel {
         bias(static_cast<const T*>(norm.bias)[row]) {}
 };
 
-void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
+void forward(const std::vector<Fold>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
     with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
@@ -50,7 +50,7 @@ void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, vo
           const Channel<T> channel(each.norm, row);
           const auto scale = static_cast<T>(channel.scale);
           const auto* from = static_cast<const T*>(each.weights) + row * each.cols;
-          auto* to = static_cast<T*>(each.absorbed) + row * each.cols;
+          auto* to = static_cast<T*>(each.folded) + row * each.cols;
           for (int64_t i = 0; i < each.cols; ++i) to[i] = scale * from[i];
           static_cast<T*>(each.shift)[row] = static_cast<T>(channel.bias - channel.mean * channel.scale);
         }
@@ -59,7 +59,7 @@ void forward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, vo
   }
 }
 
-void backward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, void*) {
+void backward(const std::vector<Fold>& all, const ParallelFor& parallel_for, void*) {
   for (const auto& each : all) {
     with_float_or_double(each.dtype, [&](auto type) {
       using T = decltype(type);
@@ -67,8 +67,8 @@ void backward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, v
         for (int64_t row = begin; row < end; ++row) {
           const Channel<T> channel(each.norm, row);
           double dscale = 0;
-          if (each.dabsorbed) {
-            dscale = scale_and_multiply(static_cast<const T*>(each.dabsorbed) + row * each.cols,
+          if (each.dfolded) {
+            dscale = scale_and_multiply(static_cast<const T*>(each.dfolded) + row * each.cols,
                                         static_cast<const T*>(each.weights) + row * each.cols,
                                         static_cast<T>(channel.scale), each.cols,
                                         static_cast<T*>(each.dweights) + row * each.cols);
@@ -83,8 +83,8 @@ void backward(const std::vector<Absorb>& all, const ParallelFor& parallel_for, v
 
 }  // namespace
 
-const AbsorbBackend& absorb_cpu() {
-  static const AbsorbBackend backend{forward, backward};
+const FoldNormBackend& fold_norm_cpu_backend() {
+  static const FoldNormBackend backend{forward, backward};
   return backend;
 }
 

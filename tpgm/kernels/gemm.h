@@ -26,7 +26,7 @@ struct Product {
 };
 
 /// Device memory that a product may use besides.
-inline constexpr size_t kProductWorkspace = size_t{32} << 20;
+inline constexpr size_t kGemmWorkspace = size_t{32} << 20;
 
 /// How its algorithm is chosen: cuBLASLt's first, which is always the same one, or by timing.
 enum class Choice : uint8_t { kFirst, kFastest };

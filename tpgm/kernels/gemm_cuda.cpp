@@ -127,7 +127,7 @@ class Problem {
                                                sizeof(option)) == CUBLAS_STATUS_SUCCESS &&
           cublasLtMatmulAlgoCheck(handle, operation, b, a, out, out, &other, &result) ==
               CUBLAS_STATUS_SUCCESS &&
-          result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kProductWorkspace)
+          result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= kGemmWorkspace)
         found.push_back(other);
     }
     return found;
@@ -138,7 +138,7 @@ class Problem {
     const float one = 1, kept = product.add ? 1 : 0;
     const auto status =
         cublasLtMatmul(handle, operation, &one, product.b.data, b, product.a.data, a, &kept, product.out, out,
-                       product.out, out, &algorithm, workspace, kProductWorkspace, stream);
+                       product.out, out, &algorithm, workspace, kGemmWorkspace, stream);
     if (status != CUBLAS_STATUS_SUCCESS) cudaGetLastError();  // the status says it; the next launch is fine
     return status;
   }
@@ -302,7 +302,7 @@ void time_algorithms(const Product& product, void* workspace, void* stream) {
   const Problem problem(product);
   Race race(problem, product, handle, workspace, static_cast<cudaStream_t>(stream));
   // Two lists, as what needs no workspace is seldom on the first.
-  auto proposed = problem.proposals(handle, kProductWorkspace, kMost);
+  auto proposed = problem.proposals(handle, kGemmWorkspace, kMost);
   std::ranges::copy(problem.proposals(handle, 0, kMost), std::back_inserter(proposed));
   for (const auto& each : proposed) race.enter(each);
   if (race.candidates().empty()) {
@@ -334,7 +334,7 @@ void multiply(const Product& product, Choice choice, void* workspace, void* stre
   }
   const auto* first = Chosen::all().find(key_of(product, Choice::kFirst));
   if (first == nullptr) {
-    const auto proposed = problem.proposals(handle, kProductWorkspace, 1);
+    const auto proposed = problem.proposals(handle, kGemmWorkspace, 1);
     if (proposed.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED);
     first = Chosen::all().keep(key_of(product, Choice::kFirst), proposed.front());
   }

@@ -19,11 +19,11 @@ namespace {
 
 }  // namespace
 
-const AbsorbBackend& absorb_cuda() { refuse(); }
+const FoldNormBackend& fold_norm_cuda_backend() { refuse(); }
 const Backend& cuda() { refuse(); }
-const MapsBackend& maps_cuda() { refuse(); }
+const BatchNormBackend& batch_norm_cuda_backend() { refuse(); }
 const RadiiBackend& radii_cuda() { refuse(); }
-const TransformerBackend& transformer_cuda() { refuse(); }
+const ResidualBackend& residual_cuda_backend() { refuse(); }
 bool is_timed(const Product&) { refuse(); }
 void time_algorithms(const Product&, void*, void*) { refuse(); }
 void multiply(const Product&, Choice, void*, void*) { refuse(); }

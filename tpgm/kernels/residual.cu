@@ -621,8 +621,8 @@ int64_t scratch_bytes(int64_t cols, int sums) {
 
 }  // namespace
 
-const TransformerBackend& transformer_cuda() {
-  static const TransformerBackend backend{
+const ResidualBackend& residual_cuda_backend() {
+  static const ResidualBackend backend{
       8,        kMostNormCols,     scratch_bytes, add_layer_norm, add_layer_norm_backward,
       activate, activate_backward, column_sums};
   return backend;

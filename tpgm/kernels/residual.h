@@ -1,5 +1,5 @@
 // What a transformer does between its matrix products, all of it bound by memory: the residual addition with
-// the LayerNorm that follows it, the perceptron's activation, and the gradients of weights and biases, which
+// the LayerNorm that follows it, the MLP's activation, and the gradients of weights and biases, which
 // come out of the passes that make the gradients of the activations. Raw pointers in, no torch.
 //
 // The residual *stream* is summed up in one type and its *branches* are computed in another: fp32 and bf16
@@ -80,7 +80,7 @@ struct ColumnSums {
   void* beside = nullptr;          // not null: [rows, parts · cols], gets the matrices themselves
 };
 
-struct TransformerBackend {
+struct ResidualBackend {
   /// Columns, and strides, must be a multiple of this and not more than that; pointers are aligned to 16
   /// bytes.
   int64_t multiple_of, most_norm_cols;
@@ -96,7 +96,7 @@ struct TransformerBackend {
 };
 
 /// The CPU's is the oracle: plain loops.
-const TransformerBackend& transformer_cpu();
-const TransformerBackend& transformer_cuda();
+const ResidualBackend& residual_cpu_backend();
+const ResidualBackend& residual_cuda_backend();
 
 }  // namespace tpgm::kernels

@@ -170,15 +170,15 @@ int64_t scratch_bytes(int64_t, int) { return 0; }
 
 }  // namespace
 
-const TransformerBackend& transformer_cpu() {
-  static const TransformerBackend backend{1,
-                                          std::numeric_limits<int64_t>::max(),
-                                          scratch_bytes,
-                                          add_layer_norm,
-                                          add_layer_norm_backward,
-                                          activate,
-                                          activate_backward,
-                                          column_sums};
+const ResidualBackend& residual_cpu_backend() {
+  static const ResidualBackend backend{1,
+                                       std::numeric_limits<int64_t>::max(),
+                                       scratch_bytes,
+                                       add_layer_norm,
+                                       add_layer_norm_backward,
+                                       activate,
+                                       activate_backward,
+                                       column_sums};
   return backend;
 }
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/io/named_tensors.h"
 #include "tpgm/core/held_out_loss.h"
+#include "tpgm/io/named_tensors.h"
 
 namespace tpgm {
 

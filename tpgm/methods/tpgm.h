@@ -53,7 +53,8 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("norm", self.norm(), "norm of the distance from the anchor; auto: mars while training, l2 with every = end");
+    visit("norm", self.norm(),
+          "norm of the distance from the anchor; auto: mars while training, l2 with every = end");
     visit("every", self.every(), "learn radii every so many steps, or once at the end");
     visit("radius_steps", self.radius_steps(),
           "radius steps per update; auto: 1 while training, 200 at the end");
@@ -61,7 +62,8 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
     visit("init", self.init(), "initial radius: half of the distance, or eps");
     visit("eps", self.eps(), "initial radius with init = eps");
     visit("scale", self.scale(), "learn the radius itself, or its ratio to the distance");
-    visit("project", self.project(), "project also on steps that learn no radii, or only when radii are updated");
+    visit("project", self.project(),
+          "project also on steps that learn no radii, or only when radii are updated");
     visit("mu", self.mu(), "TPGM-C: weight of the squared radii in the radius loss");
     visit("tv", self.tv(), "weight of the total variation of the ratios within a block");
     visit("groups", self.groups(), "one glob per group of tv; empty: blocks by name");

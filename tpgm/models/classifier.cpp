@@ -62,7 +62,7 @@ at::Tensor Classifier::text_weight() {
 }
 
 at::Tensor Classifier::forward(const at::Tensor& images) {
-  const CastWeights cast(matrix_weights(*this), product_biases(*this));
+  const CastWeights cast(matrix_weights(*this), gemm_biases(*this));
   const at::Tensor seen = features(images);
   return has_text_head() ? seen.matmul(text_weight().t()) : head->forward(seen);
 }

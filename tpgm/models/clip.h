@@ -17,7 +17,7 @@ struct ClipTextOptions {
   TORCH_ARG(int64_t, width) = 512;
   TORCH_ARG(int64_t, depth) = 12;
   TORCH_ARG(int64_t, heads) = 8;
-  /// Hidden width of the perceptrons; 0: four times the width.
+  /// Hidden width of the MLPs; 0: four times the width.
   TORCH_ARG(int64_t, mlp) = 0;
   TORCH_ARG(int64_t, embedding) = 512;
   TORCH_ARG(Activation, activation) = Activation::kQuickGelu;

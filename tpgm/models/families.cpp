@@ -161,7 +161,7 @@ std::vector<Size> vit_sizes(const std::vector<Size>& more) {
                             {"width", "of a token", &ModelConfig::width},
                             {"depth", "transformer blocks", &ModelConfig::depth},
                             {"heads", "of the attention", &ModelConfig::heads},
-                            {"mlp", "hidden width of the perceptrons", &ModelConfig::mlp},
+                            {"mlp", "hidden width of the MLPs", &ModelConfig::mlp},
                             activation_size("gelu or quick_gelu"),
                             {"eps", "of the LayerNorms", &ModelConfig::eps}});
   sizes.insert(sizes.end(), more.begin(), more.end());

@@ -71,7 +71,7 @@ class ResidualBlock : public torch::nn::Module {
     return count + (shortcut_conv_.is_empty() ? 0 : shortcut_conv_->multiply_adds(before / (pools_ ? 2 : 1)));
   }
 
-  void list(AbsorbedNorms::Pairs& pairs) const {
+  void list(FoldedNorms::Pairs& pairs) const {
     for (size_t i = 0; i < convs_.size(); ++i) pairs.emplace_back(convs_[i].get(), norms_[i].get());
     if (!shortcut_conv_.is_empty()) pairs.emplace_back(shortcut_conv_.get(), shortcut_norm_.get());
   }
@@ -165,11 +165,11 @@ at::Tensor ResNet::features(const at::Tensor& images, const std::string& layer) 
   const bool attention = !pool_.is_empty() && last + 1 == names_.size();
   check_images(images, /*any_size=*/!attention);
   const size_t blocks = std::min(last, residual_blocks_.size());
-  AbsorbedNorms::Pairs pairs;
+  FoldedNorms::Pairs pairs;
   for (size_t i = 0; i < stem_convs_.size(); ++i)
     pairs.emplace_back(stem_convs_[i].get(), stem_norms_[i].get());
   for (size_t i = 0; i < blocks; ++i) residual_blocks_[i]->list(pairs);
-  const AbsorbedNorms absorbed(pairs);
+  const FoldedNorms folded(pairs);
   Twice x = stem(images);
   for (size_t i = 0; i < blocks; ++i) x = residual_blocks_[i]->forward(x);
   return attention ? pool_->forward(x.first) : mean_of_pixels(x.first);

@@ -30,7 +30,7 @@ std::vector<Size> with_text_sizes(std::vector<Size> sizes, const std::vector<Siz
       {"text_width", "of a token of the text tower", &ModelConfig::text_width},
       {"text_depth", "transformer blocks of the text tower", &ModelConfig::text_depth},
       {"text_heads", "of its attention", &ModelConfig::text_heads},
-      {"text_mlp", "hidden width of its perceptrons", &ModelConfig::text_mlp}};
+      {"text_mlp", "hidden width of its MLPs", &ModelConfig::text_mlp}};
   const std::vector<Size> last{{"vocab", "tokens of the vocabulary", &ModelConfig::vocab},
                                {"context", "tokens of a text", &ModelConfig::context},
                                {.name = "end_of_text",

@@ -24,7 +24,7 @@ struct VitOptions {
   TORCH_ARG(int64_t, width) = 768;
   TORCH_ARG(int64_t, depth) = 12;
   TORCH_ARG(int64_t, heads) = 12;
-  /// Hidden width of the perceptrons; 0: four times the width.
+  /// Hidden width of the MLPs; 0: four times the width.
   TORCH_ARG(int64_t, mlp) = 0;
   TORCH_ARG(Activation, activation) = Activation::kGelu;
   TORCH_ARG(double, eps) = 1e-6;

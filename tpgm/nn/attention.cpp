@@ -75,10 +75,10 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
     const int64_t width = weight.size(0) / 3;
     for (int64_t i = 0; i < 3; ++i) {
       const auto third = [&](const at::Tensor& all) { return all.narrow(0, i * width, width); };
-      if (grad_x.defined()) product_into(grad_x, grads[i], third(weight), /*add=*/i > 0);
+      if (grad_x.defined()) gemm_into(grad_x, grads[i], third(weight), /*add=*/i > 0);
       if (grad_weight.defined()) {
         at::Tensor part = third(grad_weight);
-        product_into(part, grads[i].t(), rows);
+        gemm_into(part, grads[i].t(), rows);
       }
     }
     if (context->needs_input_grad(2)) grad_bias = sums_over_rows(grads, bias_type);

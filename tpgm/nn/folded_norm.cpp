@@ -1,4 +1,4 @@
-// The kernels for autograd, and who is absorbed.
+// The kernels for autograd, and who is folded.
 #include "tpgm/nn/folded_norm.h"
 
 #include <ATen/ATen.h>
@@ -7,10 +7,9 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "tpgm/core/cuda_stream.h"
 #include "tpgm/core/dtype.h"
 #include "tpgm/core/memory_order.h"
-#include "tpgm/core/cuda_stream.h"
-#include "tpgm/kernels/projection.h"
 #include "tpgm/kernels/fold_norm.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/layers.h"
@@ -22,7 +21,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-thread_local const AbsorbedNorms* absorbed_norms = nullptr;
+thread_local const FoldedNorms* folded_norms = nullptr;
 
 /// Rows of dense elements, in whatever order inside.
 bool row_dense(const at::Tensor& weights) {
@@ -34,8 +33,8 @@ at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor) {
   return same_order(tensor, like) ? tensor : empty_in_order_of(like, like.scalar_type()).copy_(tensor);
 }
 
-kernels::Absorb call_for(const NormToAbsorb& each, double eps) {
-  kernels::Absorb call;
+kernels::Fold call_for(const NormToFold& each, double eps) {
+  kernels::Fold call;
   call.dtype = dtype_of(each.weights.scalar_type());
   call.rows = each.weights.size(0);
   call.cols = each.weights.numel() / call.rows;
@@ -45,31 +44,31 @@ kernels::Absorb call_for(const NormToAbsorb& each, double eps) {
   return call;
 }
 
-const kernels::AbsorbBackend& backend_of(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? kernels::absorb_cuda() : kernels::absorb_cpu();
+const kernels::FoldNormBackend& backend_of(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? kernels::fold_norm_cuda_backend() : kernels::fold_norm_cpu_backend();
 }
 
 const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {
   at::parallel_for(0, n, /*grain_size=*/8, body);
 };
 
-constexpr std::size_t kTensors = 5;  // in a NormToAbsorb
+constexpr std::size_t kTensors = 5;  // in a NormToFold
 
-NormToAbsorb each_of(at::TensorList all, std::size_t i) {
+NormToFold each_of(at::TensorList all, std::size_t i) {
   return {all[kTensors * i], all[kTensors * i + 1], all[kTensors * i + 2], all[kTensors * i + 3],
           all[kTensors * i + 4]};
 }
 
-struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
+struct FoldTogether : torch::autograd::Function<FoldTogether> {
   /// Weights and shifts in turns.
   static tensor_list forward(AutogradContext* context, at::TensorList all, double eps) {
     const c10::DeviceGuard guard(all[0].device());
     tensor_list results;
-    std::vector<kernels::Absorb> calls;
+    std::vector<kernels::Fold> calls;
     for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
-      const NormToAbsorb each = each_of(all, i);
+      const NormToFold each = each_of(all, i);
       auto call = call_for(each, eps);
-      call.absorbed = results.emplace_back(at::empty_like(each.weights)).mutable_data_ptr();
+      call.folded = results.emplace_back(at::empty_like(each.weights)).mutable_data_ptr();
       call.shift = results.emplace_back(at::empty_like(each.bias)).mutable_data_ptr();
       calls.push_back(call);
     }
@@ -86,14 +85,14 @@ struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
     const auto all = context->get_saved_variables();
     const c10::DeviceGuard guard(all[0].device());
     tensor_list result(all.size() + 1), kept;
-    std::vector<kernels::Absorb> calls;
+    std::vector<kernels::Fold> calls;
     for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
-      const NormToAbsorb each = each_of(all, i);
-      const at::Tensor &dabsorbed = grads[2 * i], &dshift = grads[2 * i + 1];
-      if (!dabsorbed.defined() && !dshift.defined()) continue;
+      const NormToFold each = each_of(all, i);
+      const at::Tensor &dfolded = grads[2 * i], &dshift = grads[2 * i + 1];
+      if (!dfolded.defined() && !dshift.defined()) continue;
       auto call = call_for(each, context->saved_data["eps"].toDouble());
-      if (dabsorbed.defined()) {
-        call.dabsorbed = kept.emplace_back(in_order_of(each.weights, dabsorbed)).const_data_ptr();
+      if (dfolded.defined()) {
+        call.dfolded = kept.emplace_back(in_order_of(each.weights, dfolded)).const_data_ptr();
         call.dweights = (result[kTensors * i] = at::empty_like(each.weights)).mutable_data_ptr();
       }
       call.dscale = (result[kTensors * i + 1] = at::empty_like(each.weight)).mutable_data_ptr();
@@ -108,13 +107,13 @@ struct AbsorbTogether : torch::autograd::Function<AbsorbTogether> {
   }
 };
 
-bool trains(const NormToAbsorb& each) {
+bool trains(const NormToFold& each) {
   return at::GradMode::is_enabled() &&
          (each.weights.requires_grad() || each.weight.requires_grad() || each.bias.requires_grad());
 }
 
 /// Whether to, and whether the kernels take it.
-bool suits(const NormToAbsorb& each) {
+bool suits(const NormToFold& each) {
   const auto& weights = each.weights;
   if (weights.numel() == 0 || !row_dense(weights) || each.weight.scalar_type() != at::kFloat) return false;
   if (weights.is_cpu()) return weights.scalar_type() == at::kFloat;
@@ -124,44 +123,44 @@ bool suits(const NormToAbsorb& each) {
 
 }  // namespace
 
-std::vector<AbsorbedNorms::Absorbed> absorb(const std::vector<NormToAbsorb>& norms, double eps) {
+std::vector<FoldedNorms::Folded> fold(const std::vector<NormToFold>& norms, double eps) {
   tensor_list all;
   for (const auto& each : norms) {
     all.insert(all.end(), {each.weights, each.weight, each.bias, each.running_mean, each.running_var});
   }
-  std::vector<AbsorbedNorms::Absorbed> result;
+  std::vector<FoldedNorms::Folded> result;
   if (all.empty()) return result;
-  const auto made = AbsorbTogether::apply(at::TensorList(all), eps);
+  const auto made = FoldTogether::apply(at::TensorList(all), eps);
   for (std::size_t i = 0; i < norms.size(); ++i) result.push_back({made[2 * i], made[2 * i + 1]});
   return result;
 }
 
-AbsorbedNorms::AbsorbedNorms(const Pairs& pairs) : before_(absorbed_norms) {
+FoldedNorms::FoldedNorms(const Pairs& pairs) : before_(folded_norms) {
   // Apart: a gradient that one of them takes would be computed for all.
   for (const bool with_gradients : {true, false}) {
     std::vector<const Conv2dImpl*> convs;
-    std::vector<NormToAbsorb> norms;
+    std::vector<NormToFold> norms;
     for (const auto& [conv, norm] : pairs) {
       if (norm->is_training()) continue;
       // The CPU's convolutions cast for themselves.
-      const NormToAbsorb each{conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight, norm->weight,
-                              norm->bias, norm->running_mean, norm->running_var};
+      const NormToFold each{conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight, norm->weight,
+                            norm->bias, norm->running_mean, norm->running_var};
       if (trains(each) != with_gradients || !suits(each)) continue;
       convs.push_back(conv);
       norms.push_back(each);
     }
-    const auto absorbed = absorb(norms, BatchNorm2dImpl::kEps);
-    for (std::size_t i = 0; i < convs.size(); ++i) absorbed_.emplace(convs[i], absorbed[i]);
+    const auto folded = fold(norms, BatchNorm2dImpl::kEps);
+    for (std::size_t i = 0; i < convs.size(); ++i) folded_.emplace(convs[i], folded[i]);
   }
-  absorbed_norms = this;
+  folded_norms = this;
 }
 
-AbsorbedNorms::~AbsorbedNorms() { absorbed_norms = before_; }
+FoldedNorms::~FoldedNorms() { folded_norms = before_; }
 
-const AbsorbedNorms::Absorbed* AbsorbedNorms::of(const Conv2dImpl& conv) {
-  if (absorbed_norms == nullptr) return nullptr;
-  const auto place = absorbed_norms->absorbed_.find(&conv);
-  return place == absorbed_norms->absorbed_.end() ? nullptr : &place->second;
+const FoldedNorms::Folded* FoldedNorms::of(const Conv2dImpl& conv) {
+  if (folded_norms == nullptr) return nullptr;
+  const auto place = folded_norms->folded_.find(&conv);
+  return place == folded_norms->folded_.end() ? nullptr : &place->second;
 }
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// BatchNorms in evaluation, absorbed by the convolutions before them; see kernels/absorb.h.
+// BatchNorms in evaluation, folded by the convolutions before them; see kernels/fold.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,30 +17,30 @@ class Conv2dImpl;
 /// are left out. On a GPU it does something for those that take gradients: without, two operations on maps
 /// are as fast. In bf16 weights are rounded before the norm's factor and after it. There is no second
 /// derivative.
-class AbsorbedNorms {
+class FoldedNorms {
  public:
   using Pairs = std::vector<std::pair<const Conv2dImpl*, const BatchNorm2dImpl*>>;
-  explicit AbsorbedNorms(const Pairs& pairs);
-  ~AbsorbedNorms();
-  AbsorbedNorms(const AbsorbedNorms&) = delete;
-  AbsorbedNorms& operator=(const AbsorbedNorms&) = delete;
+  explicit FoldedNorms(const Pairs& pairs);
+  ~FoldedNorms();
+  FoldedNorms(const FoldedNorms&) = delete;
+  FoldedNorms& operator=(const FoldedNorms&) = delete;
 
-  struct Absorbed {
+  struct Folded {
     at::Tensor weights, shift;  // norm(conv(x)) is a convolution with `weights`, plus `shift`
   };
   /// That of this convolution and what follows it; null: there is none.
-  static const Absorbed* of(const Conv2dImpl& conv);
+  static const Folded* of(const Conv2dImpl& conv);
 
  private:
-  std::unordered_map<const Conv2dImpl*, Absorbed> absorbed_;
-  const AbsorbedNorms* before_;
+  std::unordered_map<const Conv2dImpl*, Folded> folded_;
+  const FoldedNorms* before_;
 };
 
 /// A convolution's weights [out, ...] as they are cast, and its norm's tensors [out].
-struct NormToAbsorb {
+struct NormToFold {
   at::Tensor weights, weight, bias, running_mean, running_var;
 };
 /// All at once. On the CPU fp32 and fp64, on CUDA bf16 and fp32 weights; the norms in fp32 (fp64 with fp64).
-std::vector<AbsorbedNorms::Absorbed> absorb(const std::vector<NormToAbsorb>& norms, double eps);
+std::vector<FoldedNorms::Folded> fold(const std::vector<NormToFold>& norms, double eps);
 
 }  // namespace tpgm

@@ -20,7 +20,7 @@ struct AfterNorm {
   kernels::Pool pool = kernels::Pool::kNone;  ///< not with a residual
 };
 
-/// With `bias` alone it adds that, and no more; see AbsorbedNorms.
+/// With `bias` alone it adds that, and no more; see FoldedNorms.
 struct NormTensors {
   at::Tensor weight{}, bias{}, running_mean{}, running_var{}, num_batches_tracked{};
 };
@@ -34,7 +34,7 @@ struct NormOptions {
 /// measured on (Hopper or later), with as many channels as vectors need.
 bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after);
 
-/// A convolution of pictures with few channels, of odd side and stride 2, padded by half its side: the same
+/// A convolution of images with few channels, of odd side and stride 2, padded by half its side: the same
 /// as one of stride 1 over maps of 16 channels (kernels::SpaceToDepth), which tensor cores are twice as fast
 /// at. In bf16.
 bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride);

@@ -67,7 +67,7 @@ void multiply(const Product& product, const at::Tensor& out) {
   const c10::DeviceGuard guard(out.device());
   void* stream = current_stream(out.device());
   // Not a tensor: in deterministic mode that would be filled.
-  const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kProductWorkspace);
+  const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kGemmWorkspace);
   // As with convolutions: what is chosen by timing may be another algorithm next time, and round otherwise.
   const auto& context = at::globalContext();
   const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms() &&
@@ -92,7 +92,7 @@ std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
   return result;
 }
 
-struct LinearProduct : torch::autograd::Function<LinearProduct> {
+struct LinearGemm : torch::autograd::Function<LinearGemm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     const auto if_needed = [](const at::Tensor& tensor, bool needed) {
@@ -139,7 +139,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
 }
 
-void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
+void gemm_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
   if (auto product = product_of(out, a, b)) {
     product->add = add;
     multiply(*product, out);
@@ -151,9 +151,9 @@ void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, boo
   }
 }
 
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor linear_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   if ((suits(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
-    return LinearProduct::apply(x, weight, given(bias));
+    return LinearGemm::apply(x, weight, given(bias));
   return at::linear(x, weight, bias);
 }
 

@@ -16,10 +16,10 @@ inline at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias = {});
 
 /// The same into `out` [rows, cols], or added to what it holds.
-void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add = false);
+void gemm_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add = false);
 
 /// x [..., in] · weightᵀ [in, out] for autograd, plus `bias` [out] where it is defined. Operands of
 /// several types are left to at::linear, and to autocast.
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+at::Tensor linear_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Convolutions, normalisations and perceptrons; attention has a file of its own.
+// Convolutions, normalisations and MLPs; attention has a file of its own.
 #include "tpgm/nn/layers.h"
 
 #include <ATen/ATen.h>
@@ -35,8 +35,8 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
 }
 
 at::Tensor LinearImpl::forward(const at::Tensor& x) const {
-  // On a GPU autocast has to see the bias too, which linear_product() would hand on as it is.
-  return x.is_cpu() ? linear_product(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
+  // On a GPU autocast has to see the bias too, which linear_gemm() would hand on as it is.
+  return x.is_cpu() ? linear_gemm(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
 }
 
 at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
@@ -84,7 +84,7 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
     // Not in fp32, where convolutions may use TF32 and products by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
-  if (multiplies_pixels(x, weights, stride_)) return pixel_products(x, weights, bias, stride_);
+  if (multiplies_pixels(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);
   if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
   return at::conv2d(x, weights, bias, stride_, padding_);
 }
@@ -98,7 +98,7 @@ std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module) {
   return weights;
 }
 
-std::vector<at::Tensor> product_biases(const torch::nn::Module& module) {
+std::vector<at::Tensor> gemm_biases(const torch::nn::Module& module) {
   std::vector<at::Tensor> biases;
   for (const auto& each : module.modules(/*include_self=*/false)) {
     if (const auto* block = each->as<TransformerBlockImpl>())
@@ -129,18 +129,18 @@ at::Tensor BatchNorm2dImpl::forward(const at::Tensor& x) {
 }
 
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
-  const auto* absorbed = AbsorbedNorms::of(conv);
-  const NormTensors tensors = absorbed != nullptr ? NormTensors{.bias = absorbed->shift}
-                                                  : NormTensors{norm.weight, norm.bias, norm.running_mean,
-                                                                norm.running_var, norm.num_batches_tracked};
+  const auto* folded = FoldedNorms::of(conv);
+  const NormTensors tensors = folded != nullptr ? NormTensors{.bias = folded->shift}
+                                                : NormTensors{norm.weight, norm.bias, norm.running_mean,
+                                                              norm.running_var, norm.num_batches_tracked};
   at::Tensor y;
-  if (absorbed != nullptr && x.is_cpu()) {
-    y = conv.convolve(x, absorbed->weights, absorbed->shift);
+  if (folded != nullptr && x.is_cpu()) {
+    y = conv.convolve(x, folded->weights, folded->shift);
   } else {
-    y = absorbed != nullptr ? conv.convolve(x, absorbed->weights, {}) : conv.forward(x);
+    y = folded != nullptr ? conv.convolve(x, folded->weights, {}) : conv.forward(x);
     if (fuses_norm(y, tensors, after))
       return fused_norm(y, tensors, after, {norm.is_training(), kMomentum, BatchNorm2dImpl::kEps});
-    y = absorbed != nullptr ? y + absorbed->shift.view({-1, 1, 1}).to(y.scalar_type()) : norm.forward(y);
+    y = folded != nullptr ? y + folded->shift.view({-1, 1, 1}).to(y.scalar_type()) : norm.forward(y);
   }
   if (after.residual.defined()) y.add_(after.residual);
   if (after.relu) y.relu_();
@@ -173,7 +173,7 @@ at::Tensor Residual::normed(const LayerNorm& norm) {
   if (!fuses_stream(x_, branches)) return norm->forward(sum());
   at::Tensor branch, bias;
   if (input_.defined()) {
-    branch = linear_product(autocasted(input_), autocasted(linear_->weight));
+    branch = linear_gemm(autocasted(input_), autocasted(linear_->weight));
     bias = linear_->bias;
     input_.reset();
   }

@@ -36,7 +36,7 @@ at::Tensor allocate(at::IntArrayRef sizes);
 /// What autocast casts of a module: the weights of its Linears and Conv2ds.
 std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
 /// Biases that go into the product itself: of its TransformerBlocks' first products.
-std::vector<at::Tensor> product_biases(const torch::nn::Module& module);
+std::vector<at::Tensor> gemm_biases(const torch::nn::Module& module);
 
 enum class Activation { kGelu, kQuickGelu };
 /// "gelu", "quick_gelu"; throws for others.
@@ -105,7 +105,7 @@ class BatchNorm2dImpl : public torch::nn::Module {
 TORCH_MODULE(BatchNorm2d);
 
 /// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; less
-/// where AbsorbedNorms has the two.
+/// where FoldedNorms has the two.
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
 /// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
@@ -127,7 +127,7 @@ class AttentionImpl : public torch::nn::Module {
 TORCH_MODULE(Attention);
 
 struct TransformerOptions {
-  int64_t width, depth, heads, mlp;  // mlp: the hidden width of the two-layer perceptron
+  int64_t width, depth, heads, mlp;  // mlp: the hidden width of the two-layer MLP
   Activation activation;
   double eps;
   bool causal = false;

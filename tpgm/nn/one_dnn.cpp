@@ -98,7 +98,7 @@ at::Tensor sum_of_windows(const at::Tensor& rows, const at::Tensor& x, int64_t s
   return channels_before(sums.narrow(1, pad, height).narrow(2, pad, width).contiguous());
 }
 
-struct PixelProducts : torch::autograd::Function<PixelProducts> {
+struct ConvGemm : torch::autograd::Function<ConvGemm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, int64_t stride) {
     context->save_for_backward({x, weight});
@@ -187,9 +187,8 @@ bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t st
          one_dnn_multiplies(x, weight.scalar_type(), pixels, weight.size(0), side * side * channels);
 }
 
-at::Tensor pixel_products(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                          int64_t stride) {
-  return PixelProducts::apply(x, weight, given(bias), stride);
+at::Tensor conv_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride) {
+  return ConvGemm::apply(x, weight, given(bias), stride);
 }
 
 }  // namespace tpgm

@@ -30,7 +30,6 @@ bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t st
 
 /// x [batch, in, height, width] with weight [out, in, side, side], whose side is odd, padded by half of it,
 /// plus `bias` [out] where it is defined; for autograd.
-at::Tensor pixel_products(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                          int64_t stride);
+at::Tensor conv_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride);
 
 }  // namespace tpgm

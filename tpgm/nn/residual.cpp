@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "tpgm/core/dtype.h"
 #include "tpgm/core/cuda_stream.h"
+#include "tpgm/core/dtype.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/precision.h"
@@ -19,14 +19,14 @@
 namespace tpgm {
 namespace {
 
-using kernels::TransformerBackend;
+using kernels::ResidualBackend;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 thread_local int fuse_on_cpu = 0;
 
-const TransformerBackend& backend_of(const at::Tensor& x) {
-  return x.is_cuda() ? kernels::transformer_cuda() : kernels::transformer_cpu();
+const ResidualBackend& backend_of(const at::Tensor& x) {
+  return x.is_cuda() ? kernels::residual_cuda_backend() : kernels::residual_cpu_backend();
 }
 
 bool suits(const at::Tensor& x, int64_t cols) {

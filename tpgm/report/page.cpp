@@ -69,16 +69,16 @@ tbody tr:hover th,tbody tr:hover td{background:var(--box)}
 th.marked{position:sticky}
 .marked strong::after{content:"*";position:absolute}
 .long{white-space:normal;min-width:15rem;max-width:26rem;text-align:left}
-.pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:1.5rem 1.1rem;margin-top:.8rem}
-.picture{font-size:.84rem;line-height:1.35;min-width:0}
-.picture img{display:block;max-width:100%;height:auto;border:1px solid var(--rule);border-radius:3px;
+.images{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:1.5rem 1.1rem;margin-top:.8rem}
+.image{font-size:.84rem;line-height:1.35;min-width:0}
+.image img{display:block;max-width:100%;height:auto;border:1px solid var(--rule);border-radius:3px;
 margin-bottom:.45rem}
-.picture .pixels{image-rendering:pixelated}
-.picture p{margin:0 0 .3rem;font-weight:600}
-.picture ul{list-style:none;margin:0;padding:0}
-.picture li{padding-left:1.15em;text-indent:-1.15em}
-.picture b{font-weight:400;color:var(--soft)}
-.picture i{font-style:normal;font-weight:700;display:inline-block;width:1.15em;text-indent:0}
+.image .pixels{image-rendering:pixelated}
+.image p{margin:0 0 .3rem;font-weight:600}
+.image ul{list-style:none;margin:0;padding:0}
+.image li{padding-left:1.15em;text-indent:-1.15em}
+.image b{font-weight:400;color:var(--soft)}
+.image i{font-style:normal;font-weight:700;display:inline-block;width:1.15em;text-indent:0}
 .right i{color:var(--right)}
 .wrong i{color:var(--wrong)}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
@@ -105,7 +105,7 @@ h2{margin-top:2.5rem}
 .drawing .scroll svg{max-width:none;min-width:30rem}
 th,td{padding:.38rem .55rem}
 th:first-child,td:first-child{max-width:9rem;white-space:normal}
-.pictures{grid-template-columns:repeat(2,minmax(0,1fr))}
+.images{grid-template-columns:repeat(2,minmax(0,1fr))}
 }
 @media print{
 @page{margin:16mm}
@@ -113,7 +113,7 @@ body{font-size:10.5pt}
 .sheet{display:block;max-width:none;padding:0}
 nav,.data{display:none}
 h2{break-after:avoid;margin-top:1.8rem}
-figure.drawing,.picture,tr,.code>p{break-inside:avoid}
+figure.drawing,.image,tr,.code>p{break-inside:avoid}
 figcaption{break-after:avoid}
 .drawing figcaption{break-before:avoid}
 thead{display:table-header-group}
@@ -123,7 +123,7 @@ th,td{padding:.25rem .5rem;white-space:normal}
 th:first-child,td:first-child{position:static}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}
 details::details-content{content-visibility:visible;block-size:auto}
-.pictures{grid-template-columns:repeat(5,minmax(0,1fr))}
+.images{grid-template-columns:repeat(5,minmax(0,1fr))}
 }
 )css";
 
@@ -143,9 +143,9 @@ std::string base64(std::string_view bytes) {
 }
 
 /// Width and height, from the header.
-std::pair<uint32_t, uint32_t> size_of(const GalleryPicture& picture) {
+std::pair<uint32_t, uint32_t> size_of(const GalleryImage& image) {
   using namespace std::string_view_literals;
-  const std::string_view png = picture.png;
+  const std::string_view png = image.png;
   const auto number = [png](size_t at) {
     uint32_t value = 0;
     for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint8_t>(png[at + i]);
@@ -153,8 +153,7 @@ std::pair<uint32_t, uint32_t> size_of(const GalleryPicture& picture) {
   };
   if (png.size() < 24 || !png.starts_with("\x89PNG\r\n\x1A\n"sv) || png.substr(12, 4) != "IHDR" ||
       number(16) == 0 || number(20) == 0) {
-    throw std::invalid_argument(
-        fmt::format("[page] the picture '{}' is no PNG; encode it as one", picture.alt));
+    throw std::invalid_argument(fmt::format("[page] the image '{}' is no PNG; encode it as one", image.alt));
   }
   return {number(16), number(20)};
 }
@@ -242,30 +241,30 @@ class Writer {
     html_ += "<figure class=\"gallery\">\n";
     if (!gallery.caption.empty())
       html_ += fmt::format("<figcaption>{}</figcaption>\n", escaped(gallery.caption));
-    html_ += "<div class=\"pictures\">\n";
-    for (const auto& picture : gallery.pictures) write(picture);
+    html_ += "<div class=\"images\">\n";
+    for (const auto& image : gallery.images) write(image);
     html_ += "</div>\n</figure>\n";
   }
 
-  void write(const GalleryPicture& picture) {
-    const auto [width, height] = size_of(picture);
+  void write(const GalleryImage& image) {
+    const auto [width, height] = size_of(image);
     // By a whole number, so that pixels stay squares.
     const auto times = std::max(1u, 128 / std::max({width, height, 1u}));
     html_ += fmt::format(
-        "<div class=\"picture\">\n<img{} width=\"{}\" height=\"{}\" alt=\"{}\" "
+        "<div class=\"image\">\n<img{} width=\"{}\" height=\"{}\" alt=\"{}\" "
         "src=\"data:image/png;base64,{}\"/>\n",
         times > 1 ? " class=\"pixels\"" : "", uint64_t{width} * times, uint64_t{height} * times,
-        escaped(picture.alt), base64(picture.png));
-    if (!picture.alt.empty()) html_ += fmt::format("<p>{}</p>\n", escaped(picture.alt));
-    if (!picture.answers.empty()) html_ += "<ul>\n";
-    for (const auto& answer : picture.answers) {
+        escaped(image.alt), base64(image.png));
+    if (!image.alt.empty()) html_ += fmt::format("<p>{}</p>\n", escaped(image.alt));
+    if (!image.answers.empty()) html_ += "<ul>\n";
+    for (const auto& answer : image.answers) {
       html_ += fmt::format(
           "<li class=\"{0}\"><i aria-hidden=\"true\">{1}</i><b>{2}:</b> {3}<span class=\"unseen\"> "
           "({0})</span></li>\n",
           answer.right ? "right" : "wrong", answer.right ? "✓" : "✗", escaped(answer.who),
           escaped(answer.says));
     }
-    if (!picture.answers.empty()) html_ += "</ul>\n";
+    if (!image.answers.empty()) html_ += "</ul>\n";
     html_ += "</div>\n";
   }
 

@@ -1,4 +1,4 @@
-// A page of text, tables, figures and pictures, and its HTML: one file that loads nothing, runs no script,
+// A page of text, tables, figures and images, and its HTML: one file that loads nothing, runs no script,
 // and reads well on a phone, a wide screen and paper, in light and in dark.
 #pragma once
 
@@ -38,21 +38,21 @@ struct Figure {
 Figure to_figure(std::string id, std::string caption, const Plot& plot);
 Figure to_figure(std::string id, std::string caption, const HeatMap& map);
 
-/// Who says that a picture is what.
+/// Who says that an image is what.
 struct Answer {
   std::string who, says;
   bool right = false;
 };
 
-struct GalleryPicture {
+struct GalleryImage {
   std::string png;  ///< The bytes of a PNG file. Shown enlarged, with visible pixels, if it is small.
-  std::string alt;  ///< What it is: above the answers, and where the picture cannot be seen.
+  std::string alt;  ///< What it is: above the answers, and where the image cannot be seen.
   std::vector<Answer> answers;
 };
 
 struct Gallery {
   std::string caption;  ///< Above them; may be empty.
-  std::vector<GalleryPicture> pictures;
+  std::vector<GalleryImage> images;
 };
 
 using Block = std::variant<Paragraph, Table, Figure, Gallery, Code>;
@@ -70,7 +70,7 @@ struct Page {
 
 /// The page as one HTML file, with a table of contents where there is more than one section. The same page
 /// gives the same bytes. Throws std::invalid_argument for a figure's id that is taken or no file name, a
-/// figure without an SVG, a picture that is no PNG, or a table that to_html(const Table&) refuses.
+/// figure without an SVG, an image that is no PNG, or a table that to_html(const Table&) refuses.
 std::string to_html(const Page& page);
 
 }  // namespace tpgm

@@ -53,7 +53,7 @@ double Cost::work() const {
 }
 
 DataSize DataSizes::of(const TrainOptions& options) {
-  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
+  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the images to train on");
   const auto key = only(to_settings(options), Trait::kData);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   std::vector<std::string> classes;

@@ -1,4 +1,4 @@
-// What runs will take: steps and pictures from their options, seconds from a speed that is measured.
+// What runs will take: steps and images from their options, seconds from a speed that is measured.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tpgm {
 /// Of one run or of many.
 struct Cost {
   int64_t runs = 0, steps = 0;
-  int64_t training = 0, radius = 0, evaluation = 0;  ///< pictures
+  int64_t training = 0, radius = 0, evaluation = 0;  ///< images
 
   Cost& operator+=(const Cost& other);
   /// In images trained on, which is what a speed counts: one to learn radii from costs as much, one that is
@@ -21,7 +21,7 @@ struct Cost {
   double work() const;
 };
 
-/// Pictures in the sets of a run.
+/// Images in the sets of a run.
 struct DataSize {
   int64_t train = 0, radius = 0, selection = 0, tests = 0;
 };

@@ -171,20 +171,20 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
   Classifier& model = *given.loaded.model;
   model.to(device);
   to_channels_last(model);
-  const auto pictures = make_pictures(row.options, model, given.loaded.metadata, device);
+  const auto images = make_images(row.options, model, given.loaded.metadata, device);
   EvaluateOptions options;
   options.amp = row.options.amp;
   options.subset = row.options.classes == ScoredClasses::kSubset;
   options.progress = progress;
   for (const auto& test : *row.tests) {
-    Loader loader(test.subset, pictures.eval, LoaderOptions(pictures.loader).batch_size(row.batch_size));
+    Loader loader(test.subset, images.eval, LoaderOptions(images.loader).batch_size(row.batch_size));
     row.results.push_back(evaluate(model, loader, options));
     for (const auto& bad : loader.skipped()) {
       if (reported.insert(bad.place).second)
         note(say, fmt::format("skipped '{}': {}", printable(bad.place, kMaxPath),
                               printable(bad.reason, kMaxPath)));
     }
-    TORCH_CHECK(row.results.back().pictures > 0, "[eval] no picture of '", test.name, "' could be read");
+    TORCH_CHECK(row.results.back().images > 0, "[eval] no image of '", test.name, "' could be read");
   }
 }
 
@@ -226,7 +226,7 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
     order_tests(row, first);
     for (size_t t = 0; t < first.size(); ++t) {
       if ((*row.tests)[t].subset.indices == first[t].subset.indices) continue;
-      note(say, fmt::format("'{}' is tested on other pictures of {} than '{}' is", row.name, first[t].name,
+      note(say, fmt::format("'{}' is tested on other images of {} than '{}' is", row.name, first[t].name,
                             rows.front().name));
     }
   }
@@ -271,7 +271,7 @@ std::string scored_text(const std::vector<Row>& rows) {
 }
 
 int64_t skipped_of(const std::vector<Row>& rows) {
-  int64_t most = 0;  // every row meets the same pictures
+  int64_t most = 0;  // every row meets the same images
   for (const Row& row : rows) {
     int64_t skipped = 0;
     for (const auto& result : row.results) skipped += result.skipped;
@@ -294,7 +294,7 @@ Json to_json(const std::vector<EvaluatedRow>& rows) {
       const Accuracy& result = row.results[t];
       each["tests"].push_back({{"name", printable((*row.tests)[t].name)},
                                {"id", (*row.tests)[t].id},
-                               {"pictures", result.pictures},
+                               {"pictures", result.images},
                                {"skipped", result.skipped},
                                {"classes_scored", result.scored_classes},
                                {"top1", result.top1()},
@@ -314,13 +314,13 @@ Json to_json(const std::vector<EvaluatedRow>& rows) {
 }
 
 std::string to_csv(const std::vector<Row>& rows) {
-  std::string text = "checkpoint,test,id,pictures,skipped,classes_scored,classes,top1,top5,loss\n";
+  std::string text = "checkpoint,test,id,images,skipped,classes_scored,classes,top1,top5,loss\n";
   for (const Row& row : rows) {
     for (size_t t = 0; t < row.results.size(); ++t) {
       const auto& test = (*row.tests)[t];
       const Accuracy& result = row.results[t];
       text += fmt::format("{},{},{:d},{},{},{},{},{},{},{}\n", csv_field(row.name), csv_field(test.name),
-                          test.id, result.pictures, result.skipped, result.scored_classes, row.classes.size(),
+                          test.id, result.images, result.skipped, result.scored_classes, row.classes.size(),
                           result.top1(), result.top5(), result.loss);
     }
   }
@@ -328,16 +328,16 @@ std::string to_csv(const std::vector<Row>& rows) {
 }
 
 std::string per_class_csv(const std::vector<Row>& rows) {
-  std::string text = "checkpoint,test,class,pictures,right,accuracy\n";
+  std::string text = "checkpoint,test,class,images,right,accuracy\n";
   for (const Row& row : rows) {
     for (size_t t = 0; t < row.results.size(); ++t) {
       const Accuracy& result = row.results[t];
       for (size_t k = 0; k < row.classes.size(); ++k) {
-        if (result.class_pictures[k] == 0) continue;
+        if (result.class_images[k] == 0) continue;
         text += fmt::format(
             "{},{},{},{},{},{}\n", csv_field(row.name), csv_field((*row.tests)[t].name),
-            csv_field(row.classes[k]), result.class_pictures[k], result.class_right[k],
-            100 * static_cast<double>(result.class_right[k]) / static_cast<double>(result.class_pictures[k]));
+            csv_field(row.classes[k]), result.class_images[k], result.class_right[k],
+            100 * static_cast<double>(result.class_right[k]) / static_cast<double>(result.class_images[k]));
       }
     }
   }

@@ -67,7 +67,7 @@ std::vector<std::string> classes_for(const GivenClassifier& given, const std::st
     return classes;
   }
   TORCH_CHECK(!data.classes().empty(), "'", data.where(),
-              "' has pictures without labels; give class folders, a list or labelled shards");
+              "' has images without labels; give class folders, a list or labelled shards");
   if (!given.head.empty()) {
     if (auto classes = classes_by_folder(data, load_zero_shot(given.head).class_names)) return *classes;
     if (note) note("no folder is called as a class of the head is; they are matched by their order");

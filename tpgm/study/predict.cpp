@@ -20,7 +20,7 @@ std::vector<int64_t> classes_in(const Samples& part) {
   std::sort(classes.begin(), classes.end());
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   TORCH_CHECK(!classes.empty() && classes.front() >= 0, "[predict] `classes` subset: '", part.title(),
-              "' has pictures without a label");
+              "' has images without a label");
   return classes;
 }
 

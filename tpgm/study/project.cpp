@@ -46,9 +46,9 @@ Dataset::Part radius_part(const Dataset& data, const std::string& name) {
 /// Batches of radius data, one epoch after another.
 class RadiusBatches {
  public:
-  RadiusBatches(const SampleSubset& subset, const Pictures& pictures, int64_t batch_size)
-      : loader_(subset, pictures.eval,
-                LoaderOptions(pictures.loader)
+  RadiusBatches(const SampleSubset& subset, const Images& images, int64_t batch_size)
+      : loader_(subset, images.eval,
+                LoaderOptions(images.loader)
                     .batch_size(std::min(batch_size, subset.size()))
                     .shuffle(true)
                     .drop_last(true)) {}
@@ -66,7 +66,7 @@ class RadiusBatches {
         return *std::move(batch);
       }
     }
-    TORCH_CHECK(false, "[project] no picture of the radius data could be read");
+    TORCH_CHECK(false, "[project] no image of the radius data could be read");
   }
 
   const std::vector<BadImage>& skipped() const { return loader_.skipped(); }
@@ -212,7 +212,7 @@ Dataset::Part open_radius_data(const ProjectOptions& args, const GivenClassifier
   const auto part = radius_part(data, args.part);
   for (int64_t i = 0; i < part->size(); ++i)
     TORCH_CHECK(part->label(i) >= 0, "[project] '", printable(part->place(i), kMaxPath),
-                "' has no label; radii are learned from labelled pictures");
+                "' has no label; radii are learned from labelled images");
   return part;
 }
 
@@ -248,8 +248,8 @@ Projector::Projector(ProjectOptions options, c10::Device device, const Say& note
   my.part = open_radius_data(options, my.finetuned, classes, note);
   my.model().to(device);
   to_channels_last(my.model());
-  const auto pictures = make_pictures(options.options, my.model(), my.finetuned.loaded.metadata, device);
-  my.batches = std::make_unique<RadiusBatches>(all_of(my.part), pictures, options.radius_batch_size);
+  const auto images = make_images(options.options, my.model(), my.finetuned.loaded.metadata, device);
+  my.batches = std::make_unique<RadiusBatches>(all_of(my.part), images, options.radius_batch_size);
   for (const auto& item : state_dict(my.model())) my.start.insert(item.key(), item.value().cpu().clone());
 
   const Checkpoint pre(options.anchor), ft(options.checkpoint);

@@ -25,7 +25,7 @@ namespace tpgm {
 ///                           training
 ///     last.safetensors      the weights of the last epoch
 ///     best.safetensors      those of the best epoch on selection data; at the end, the result
-///     predictions.safetensors  what the result takes each picture of each test for: see save_predictions
+///     predictions.safetensors  what the result takes each image of each test for: see save_predictions
 ///     resume.safetensors    everything that --resume needs
 ///     result.json           the tests; there once the run is finished
 ///

@@ -181,12 +181,12 @@ FinishedRun load_run(const fs::path& path, const RunResult& result) {
   FinishedRun run{path, load_recipe(path / "recipe.toml").settings, {}, result};
   run.options = make_options(run.settings);
   for (const auto& test : result.tests)
-    TORCH_CHECK(std::isfinite(test.top1), "[report] '", shown(path), "': no picture of a test could be read");
+    TORCH_CHECK(std::isfinite(test.top1), "[report] '", shown(path), "': no image of a test could be read");
   return run;
 }
 
 std::string test_text(const RunTest& test) {
-  return fmt::format("{} ({}, {} pictures)", printable(test.name), test.id ? "ID" : "OOD", test.images);
+  return fmt::format("{} ({}, {} images)", printable(test.name), test.id ? "ID" : "OOD", test.images);
 }
 
 // The tests in the first run's order; they must be the same.
@@ -300,7 +300,7 @@ std::vector<SummaryRow> summary_rows(const RunSet& runs) {
   std::vector<SummaryRow> rows;
   for (const auto& row : runs.rows) {
     rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row)});
-    for (const auto& test : row.run().result.tests) rows.back().pictures.push_back(test.images);
+    for (const auto& test : row.run().result.tests) rows.back().images.push_back(test.images);
   }
   return rows;
 }

@@ -35,9 +35,9 @@ class Noise {
   std::string sentence() const {
     if (most_ > 1)
       return fmt::format(
-          "Noise is below two standard errors, from the spread over {} seeds{}; other test pictures would "
+          "Noise is below two standard errors, from the spread over {} seeds{}; other test images would "
           "add to it.",
-          most_, least_ == 1 ? " (of rows with one, from the number of pictures)" : "");
+          most_, least_ == 1 ? " (of rows with one, from the number of images)" : "");
     std::vector<std::string> levels;
     if (error_[true] > 0) levels.push_back(fmt::format("{:.1f} points in", level({}, {}, true)));
     if (error_[false] > 0)
@@ -209,8 +209,8 @@ Average average_of(const SummaryRow& row, bool id) {
   double variance = 0;
   for (const size_t i : tests) {
     const double p = row.scores[i].mean() / 100;
-    if (i < row.pictures.size() && row.pictures[i] > 0)
-      variance += p * (1 - p) / static_cast<double>(row.pictures[i]);
+    if (i < row.images.size() && row.images[i] > 0)
+      variance += p * (1 - p) / static_cast<double>(row.images[i]);
   }
   return {average.mean(), 100 * std::sqrt(variance) / number};
 }

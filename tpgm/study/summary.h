@@ -16,8 +16,8 @@ enum class RowKind { kZeroShot, kPretrained, kFt, kWise, kTpgm, kTpgmC, kOther }
 struct SummaryRow {
   std::string name;
   RowKind kind = RowKind::kOther;
-  std::vector<Score> scores;      ///< of all rows the same tests
-  std::vector<int64_t> pictures;  ///< of each test
+  std::vector<Score> scores;    ///< of all rows the same tests
+  std::vector<int64_t> images;  ///< of each test
   /// Accuracy on selection data, by which one of several rows of a kind is chosen; NaN: none, then the first.
   double selection = std::numeric_limits<double>::quiet_NaN();
 };
@@ -25,7 +25,7 @@ struct SummaryRow {
 /// The accuracy over tests that are (or are not) in-distribution, and how exactly it is known.
 struct Average {
   double mean = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is no such test
-  double error = 0;  ///< standard error of the mean: over seeds, or of one seed by the number of pictures
+  double error = 0;  ///< standard error of the mean: over seeds, or of one seed by the number of images
 };
 Average average_of(const SummaryRow& row, bool id);
 

@@ -13,7 +13,7 @@ constexpr uint64_t kMixPurpose = 0x3141;  // of the random stream
 
 std::unique_ptr<Loader> loader_of(const Setup& setup, const SampleSubset& subset, const View& view,
                                   int64_t batch_size, bool shuffle) {
-  LoaderOptions options = setup.pictures.loader;
+  LoaderOptions options = setup.images.loader;
   options.batch_size(batch_size).shuffle(shuffle).drop_last(shuffle);
   return std::make_unique<Loader>(subset, view, options);
 }
@@ -27,20 +27,20 @@ BatchSource batches_of(Loader& loader) {
 }
 
 std::unique_ptr<Loader> training_loader(const Setup& setup) {
-  const auto& pictures = setup.pictures;
-  const View view = pictures.augment ? View(pictures.train) : View(pictures.eval);
+  const auto& images = setup.images;
+  const View view = images.augment ? View(images.train) : View(images.eval);
   return loader_of(setup, setup.data.train, view, setup.options.batch_size, true);
 }
 
 std::unique_ptr<Loader> radius_loader(const Setup& setup) {
   if (setup.data.radius.size() == 0) return nullptr;
   const int64_t batch_size = setup.options.radius_batch_size.value_or(1);
-  return loader_of(setup, setup.data.radius, setup.pictures.eval, batch_size, true);
+  return loader_of(setup, setup.data.radius, setup.images.eval, batch_size, true);
 }
 
 std::unique_ptr<Loader> evaluation_loader(const Setup& setup, const SampleSubset& subset) {
   const int64_t batch_size = setup.options.validation_batch_size.value_or(1);
-  return loader_of(setup, subset, setup.pictures.eval, batch_size, false);
+  return loader_of(setup, subset, setup.images.eval, batch_size, false);
 }
 
 MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t epoch, int64_t number,

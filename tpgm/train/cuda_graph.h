@@ -1,4 +1,4 @@
-// Work on a CUDA device, recorded once and replayed with one launch.
+// Work on a CUDA device, captured once and replayed with one launch.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ class CudaGraph {
   /// Memory for several graphs.
   static std::shared_ptr<GraphMemory> memory();
 
-  /// Calls `work` once, which does nothing yet: its kernels are recorded, and the memory they use is kept for
+  /// Calls `work` once, which does nothing yet: its kernels are captured, and the memory they use is kept for
   /// them as long as the graph lives. `work` must have run before, so that libraries are warm, and may not
   /// wait for the device. Waits for the device.
   void capture(const std::shared_ptr<GraphMemory>& memory, const std::function<void()>& work);

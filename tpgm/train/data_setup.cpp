@@ -114,8 +114,7 @@ void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<s
     std::sort(radius.indices.begin(), radius.indices.end());
   }
   selection = radius;
-  notes.push_back(
-      fmt::format("share-validation: radii and selection use the same {} pictures", radius.size()));
+  notes.push_back(fmt::format("share-validation: radii and selection use the same {} images", radius.size()));
 }
 
 }  // namespace
@@ -171,7 +170,7 @@ RunData open_data(const TrainOptions& options, const Dataset& data) {
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
   mark_id(result.tests, options.id, 0);
   for (const auto& test : result.tests) {
-    result.notes.push_back(fmt::format("test {} ({}): {}, {} pictures", test.name, test.id ? "ID" : "OOD",
+    result.notes.push_back(fmt::format("test {} ({}): {}, {} images", test.name, test.id ? "ID" : "OOD",
                                        test.subset.samples->title(), test.subset.size()));
   }
   return result;

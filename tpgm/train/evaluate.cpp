@@ -33,11 +33,11 @@ std::vector<int64_t> classes_in(const SampleSubset& subset, int64_t num_classes)
     if (occurs[k]) classes.push_back(static_cast<int64_t>(k));
   }
   TORCH_CHECK(!classes.empty(), "[", kCall, "] '", printable(subset.samples->title()),
-              "' has no picture with a label: there is nothing to be right about");
+              "' has no image with a label: there is nothing to be right about");
   return classes;
 }
 
-// Answers about the pictures `asked`, in the order of the subset.
+// Answers about the images `asked`, in the order of the subset.
 at::Tensor in_order(const SampleSubset& subset, const std::vector<int64_t>& asked, const double* answers) {
   std::unordered_map<int64_t, double> answered;
   for (size_t i = 0; i < asked.size(); ++i) answered[asked[i]] = answers[i];
@@ -58,8 +58,8 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-double Accuracy::top1() const { return percent(right, pictures); }
-double Accuracy::top5() const { return percent(right5, pictures); }
+double Accuracy::top1() const { return percent(right, images); }
+double Accuracy::top5() const { return percent(right5, images); }
 
 Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& options) {
   const at::NoGradGuard no_grad;
@@ -70,7 +70,7 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   const auto occurring = classes_in(subset, num_classes);
 
   Accuracy result;
-  result.class_pictures.resize(static_cast<size_t>(num_classes));
+  result.class_images.resize(static_cast<size_t>(num_classes));
   result.scored_classes = options.subset ? static_cast<int64_t>(occurring.size()) : num_classes;
   const int64_t five = std::min<int64_t>(5, result.scored_classes);
   // Of a class its place among those that are scored; the last entry is that of no label, -1.
@@ -86,7 +86,7 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   const at::Tensor right = at::zeros({num_classes + 1}, at::TensorOptions(device).dtype(at::kLong));
   const at::Tensor right5 = at::zeros({num_classes + 1}, right.options());
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
-  std::vector<at::Tensor> answers;  // of each batch, and which pictures they are about
+  std::vector<at::Tensor> answers;  // of each batch, and which images they are about
   std::vector<int64_t> asked;
 
   loader.start(0);
@@ -120,14 +120,14 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
     for (const int64_t index : batch->indices) {
       const int64_t label = subset.samples->label(index);
       if (label < 0) continue;
-      ++result.pictures;
-      ++result.class_pictures[static_cast<size_t>(label)];
+      ++result.images;
+      ++result.class_images[static_cast<size_t>(label)];
     }
     if (options.progress) options.progress(batch->indices.size());
   }
   result.skipped = static_cast<int64_t>(loader.skipped().size());
 
-  // All that is asked of the device, at once; counts of pictures and numbers of classes are exact in float64.
+  // All that is asked of the device, at once; counts of images and numbers of classes are exact in float64.
   std::vector<at::Tensor> parts = {right.to(at::kDouble), right5.to(at::kDouble), loss.reshape({1})};
   if (!answers.empty()) parts.push_back(at::cat(answers).to(at::kDouble));
   const at::Tensor counts = at::cat(parts).cpu();
@@ -137,8 +137,8 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
     result.right += result.class_right.back();
     result.right5 += static_cast<int64_t>(count[num_classes + 1 + k]);
   }
-  result.loss = result.pictures == 0 ? std::numeric_limits<double>::quiet_NaN()
-                                     : count[2 * (num_classes + 1)] / static_cast<double>(result.pictures);
+  result.loss = result.images == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                   : count[2 * (num_classes + 1)] / static_cast<double>(result.images);
   if (options.predictions) *options.predictions = in_order(subset, asked, count + 2 * (num_classes + 1) + 1);
   return result;
 }

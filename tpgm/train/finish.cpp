@@ -38,7 +38,7 @@ Json to_json(const TrainResult& result, const TrainOptions& options) {
                      {"top1", json_number(test.accuracy.top1())},
                      {"top5", json_number(test.accuracy.top5())},
                      {"loss", json_number(test.accuracy.loss)},
-                     {"pictures", test.accuracy.pictures},
+                     {"pictures", test.accuracy.images},
                      {"skipped_pictures", test.accuracy.skipped},
                      {"scored_classes", test.accuracy.scored_classes}});
   }
@@ -75,7 +75,7 @@ std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
               {"name", test.name},
               {"id", test.id},
               {"top1", json_number(accuracy.top1())},
-              {"pictures", accuracy.pictures}});
+              {"pictures", accuracy.images}});
     log->scalar("test/" + test.name, accuracy.top1(), step);
   }
   if (log) log->save_predictions(all_predictions);

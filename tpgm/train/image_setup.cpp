@@ -22,25 +22,25 @@ LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<
 
 }  // namespace
 
-ImageView view_of(const Pictures& pictures) {
-  const auto &mean = pictures.loader.mean(), &std = pictures.loader.std();
+ImageView view_of(const Images& images) {
+  const auto &mean = images.loader.mean(), &std = images.loader.std();
   return {{mean.begin(), mean.end()},
           {std.begin(), std.end()},
-          pictures.eval.crop_pct(),
-          to_text(pictures.eval.interpolation())};
+          images.eval.crop_pct(),
+          to_text(images.eval.interpolation())};
 }
 
-Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
-                       c10::Device device) {
+Images make_images(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
+                   c10::Device device) {
   const ImageView own = keys::kView.of(metadata);
   const Family& family = *parse_model(keys::kModel.at(metadata)).family;
   const Normalization& usual = family.normalization;
   auto interpolation = Interpolation::kBicubic;
   if (own.interpolation) from_text("the checkpoint's interpolation", *own.interpolation, interpolation);
   interpolation = options.interpolation.value_or(interpolation);
-  Pictures pictures;
-  pictures.augment = !options.no_aug;
-  pictures.eval.image_size(model.backbone->image_size())
+  Images images;
+  images.augment = !options.no_aug;
+  images.eval.image_size(model.backbone->image_size())
       .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(family.crop_pct)))
       .decode(options.decode)
       .interpolation(interpolation);
@@ -51,7 +51,7 @@ Pictures make_pictures(const TrainOptions& options, const Classifier& model, con
   RandAugmentOptions augment;
   if (!options.rand_augment.empty()) augment.num_ops(static_cast<int64_t>(options.rand_augment[0]));
   if (options.rand_augment.size() > 1) augment.magnitude(static_cast<int64_t>(options.rand_augment[1]));
-  pictures.train.image_size(model.backbone->image_size())
+  images.train.image_size(model.backbone->image_size())
       .scale({options.crop_scale[0], options.crop_scale[1]})
       .ratio({options.crop_ratio[0], options.crop_ratio[1]})
       .hflip(options.hflip)
@@ -64,7 +64,7 @@ Pictures make_pictures(const TrainOptions& options, const Classifier& model, con
       .decode(options.train_decode)
       .interpolation(interpolation);
   const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  pictures.loader.device(device)
+  images.loader.device(device)
       .channels(model.backbone->channels())
       .mean(triple(options.mean.empty() ? own.mean : options.mean, usual.mean))
       .std(triple(options.std.empty() ? own.std : options.std, usual.std))
@@ -73,7 +73,7 @@ Pictures make_pictures(const TrainOptions& options, const Classifier& model, con
       .on_bad_image(options.on_bad_image)
       .cache(options.cache.bytes)
       .seed(static_cast<uint64_t>(options.seed));
-  return pictures;
+  return images;
 }
 
 }  // namespace tpgm

@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-struct Pictures {
+struct Images {
   EvalViewOptions eval;
   TrainViewOptions train;
   bool augment = true;   ///< train on `train`, not on `eval`
@@ -19,10 +19,10 @@ struct Pictures {
 
 /// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
 /// the model.
-Pictures make_pictures(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
-                       c10::Device device);
+Images make_images(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
+                   c10::Device device);
 
 /// The same of these, to be saved as keys::kView.
-ImageView view_of(const Pictures& pictures);
+ImageView view_of(const Images& images);
 
 }  // namespace tpgm

@@ -7,7 +7,7 @@
 
 namespace tpgm {
 
-/// Bytes. Activations are measured: forward and backward of four and of two pictures, scaled to the batch;
+/// Bytes. Activations are measured: forward and backward of four and of two images, scaled to the batch;
 /// all else is counted.
 struct MemoryEstimate {
   int64_t weights = 0;  ///< parameters and buffers

@@ -178,7 +178,7 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
   const auto count = static_cast<int64_t>(wanted.size());
   const auto& head = options.head;
   TORCH_CHECK(count > 0, "[train] '", options.data_dir,
-              "' has no labels; training needs classes: a folder of pictures for each");
+              "' has no labels; training needs classes: a folder of images for each");
   TORCH_CHECK(count > 1, "[train] '", options.data_dir, "' has one class, '", printable(wanted.front()),
               "'; there is nothing to tell apart");
   if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) return load_with_text(options, wanted, device);

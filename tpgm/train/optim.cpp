@@ -28,8 +28,8 @@
 #include <utility>
 
 #include "tpgm/base/names.h"
-#include "tpgm/core/memory_order.h"
 #include "tpgm/core/cuda_stream.h"
+#include "tpgm/core/memory_order.h"
 
 namespace tpgm {
 namespace {
@@ -112,7 +112,7 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
   }
 }
 
-// The groups' rates on a CUDA device, where recorded steps find them.
+// The groups' rates on a CUDA device, where captured steps find them.
 struct Rates {
   at::Device device;
   at::Tensor lr, scales;  // as they are set, in double
@@ -221,7 +221,7 @@ struct Optimizer::Impl {
       const bool fresh = !all_slots.empty() && !state.first.defined();
       if (fresh) {
         TORCH_CHECK(!capturing(parameter.device()), "[Optimizer::step] '", name,
-                    "' has its first gradient in a step that is being recorded; take one before");
+                    "' has its first gradient in a step that is being captured; take one before");
         // SGD's first step writes the momentum without a look at it.
         state.first = is_sgd() ? at::empty_like(parameter) : at::zeros_like(parameter);
         if (!is_sgd()) {

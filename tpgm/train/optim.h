@@ -47,7 +47,7 @@ struct ParameterGroup {
 /// state is of the parameters' type and follows them when they change their memory format, not to another
 /// device or type: reset() then, or build the optimizer after moving the model.
 ///
-/// On CUDA the rate is a number on the device (fp32, as the kernels take it there): step() can be recorded in
+/// On CUDA the rate is a number on the device (fp32, as the kernels take it there): step() can be captured in
 /// a graph and replayed with another rate, once every parameter with a gradient has a state.
 class Optimizer {
  public:
@@ -58,7 +58,7 @@ class Optimizer {
 
   /// Takes a step with rate lr · lr_scale in each group: set_lr(lr), then step().
   void step(double lr);
-  /// The rate of the steps from now on, recorded ones among them.
+  /// The rate of the steps from now on, captured ones among them.
   void set_lr(double lr);
   /// Takes a step with the rate that was set.
   void step();

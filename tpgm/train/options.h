@@ -79,79 +79,90 @@ struct TrainOptions {
     using enum Trait;
     const char* g = "Model";
     visit(g, "model", kIdentity | kModel,
-          "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says", self.model...);
+          "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says",
+          self.model...);
     visit(g, "checkpoint", kIdentity | kModel | kPath,
-          "Pre-trained checkpoint, which is the anchor: a file, folder or run of any layout; default: random weights",
+          "Pre-trained checkpoint, which is the anchor: a file, folder or run of any layout; default: random "
+          "weights",
           self.checkpoint...);
-    visit(
-        g, "head", kIdentity | kModel | kPath | kFineTuning,
-        "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text tower training, too), or a file of 'tpgm zeroshot'",
-        self.head...);
+    visit(g, "head", kIdentity | kModel | kPath | kFineTuning,
+          "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), "
+          "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
+          "tower training, too), or a file of 'tpgm zeroshot'",
+          self.head...);
     visit(g, "classnames", kIdentity | kModel | kPath,
-          "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' names, with spaces for _",
+          "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
+          "names, with spaces for _",
           self.classnames...);
-    visit(
-        g, "templates", kIdentity | kModel | kPath,
-        "Templates for `head` zeroshot and text: a file with one sentence per line and {} for the class name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'",
-        self.templates...);
+    visit(g, "templates", kIdentity | kModel | kPath,
+          "Templates for `head` zeroshot and text: a file with one sentence per line and {} for the class "
+          "name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'",
+          self.templates...);
     visit(g, "vocab", kIdentity | kModel | kPath,
-          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or bytes for a model with 514 tokens",
+          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or bytes for a "
+          "model with 514 tokens",
           self.vocab...);
     visit(g, "weights", kIdentity | kPath | kPerRun | kFineTuning,
-          "Initial weights, with `checkpoint` as the anchor: a file, folder or run; default: the anchor", self.weights...);
+          "Initial weights, with `checkpoint` as the anchor: a file, folder or run; default: the anchor",
+          self.weights...);
     g = "Data";
-    visit(g, "data-dir", kIdentity | kData | kPath, "Data set, as for 'tpgm data check'",
-          self.data_dir...);
-    visit(g, "train", kIdentity | kData,
-          "Domain to train on, or DOMAIN/SPLIT; default: the only one", self.train...);
+    visit(g, "data-dir", kIdentity | kData | kPath, "Data set, as for 'tpgm data check'", self.data_dir...);
+    visit(g, "train", kIdentity | kData, "Domain to train on, or DOMAIN/SPLIT; default: the only one",
+          self.train...);
     visit(g, "test", kIdentity | kData,
-          "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data set, relative to `data-dir`",
+          "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data "
+          "set, relative to `data-dir`",
           self.test...);
-    visit(g, "id", kIdentity | kData,
-          "Tests that count as in-distribution; default: the training domain's", self.id...);
+    visit(g, "id", kIdentity | kData, "Tests that count as in-distribution; default: the training domain's",
+          self.id...);
     visit(g, "class-list", kIdentity | kData | kPath,
-          "Classes in the order of the head: a file with one per line, or a folder of class folders; default: the data's",
+          "Classes in the order of the head: a file with one per line, or a folder of class folders; "
+          "default: the data's",
           self.class_list...);
     visit(g, "classes", kIdentity | kData,
           "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
           self.classes...);
-    visit(g, "fraction", kIdentity | kData | kScaled,
-          "Fraction of each class of the training domain to use", self.fraction...);
+    visit(g, "fraction", kIdentity | kData | kScaled, "Fraction of each class of the training domain to use",
+          self.fraction...);
     visit(g, "radius-fraction", kIdentity | kData | kFineTuning,
           "Fraction of the training domain held out for learning radii, unless it has a split 'radius'",
           self.radius_fraction...);
     visit(g, "selection-fraction", kIdentity | kData,
-          "Fraction of the training domain held out for selecting epochs and sweeps, unless it has a split 'selection'",
+          "Fraction of the training domain held out for selecting epochs and sweeps, unless it has a split "
+          "'selection'",
           self.selection_fraction...);
     visit(g, "test-fraction", kIdentity | kData | kScaled, "Fraction of each test set to use",
           self.test_fraction...);
-    visit(g, "split-seed", kIdentity | kData, "Random seed of the held-out splits; use the same for all runs that are compared",
+    visit(g, "split-seed", kIdentity | kData,
+          "Random seed of the held-out splits; use the same for all runs that are compared",
           self.split_seed...);
     visit(g, "share-validation", kIdentity | kData | kFineTuning,
           "Use one held-out set for radii and selection, as the paper's authors did",
           self.share_validation...);
     g = "Method";
-    visit(g, "method", kIdentity | kPerRun | kFineTuning, "Name of a method in 'tpgm list methods'", self.method...);
+    visit(g, "method", kIdentity | kPerRun | kFineTuning, "Name of a method in 'tpgm list methods'",
+          self.method...);
     g = "Optimization";
     visit(g, "epochs", kIdentity | kScaled,
-          "Number of epochs to train (0: only finish the method and evaluate)",
-          self.epochs...);
+          "Number of epochs to train (0: only finish the method and evaluate)", self.epochs...);
     visit(g, "batch-size", kIdentity, "Input batch size for training", self.batch_size...);
     visit(g, "validation-batch-size", kCircumstance, "Batch size for evaluation (auto: `batch-size`)",
           self.validation_batch_size...);
     visit(g, "radius-batch-size", kIdentity | kFineTuning,
           "Batch size for radius data (auto: a quarter of `batch-size`)", self.radius_batch_size...);
-    visit(g, "grad-accum-steps", kIdentity, "Number of batches to accumulate gradients over", self.grad_accum_steps...);
+    visit(g, "grad-accum-steps", kIdentity, "Number of batches to accumulate gradients over",
+          self.grad_accum_steps...);
     visit(g, "opt", kIdentity, "Optimizer: sgd, adam or adamw", self.opt...);
     visit(g, "lr", kIdentity, "Learning rate", self.lr...);
     visit(g, "head-lr", kIdentity | kFineTuning, "Learning rate of the head (auto: `lr`)", self.head_lr...);
-    visit(g, "layer-decay", kIdentity, "Layer-wise learning rate decay: factor from each block to the one before it",
-          self.layer_decay...);
+    visit(g, "layer-decay", kIdentity,
+          "Layer-wise learning rate decay: factor from each block to the one before it", self.layer_decay...);
     visit(g, "momentum", kIdentity, "SGD momentum", self.momentum...);
     visit(g, "nesterov", kIdentity, "Nesterov momentum for SGD", self.nesterov...);
     visit(g, "opt-betas", kIdentity, "Adam/AdamW betas", self.opt_betas...);
     visit(g, "opt-eps", kIdentity, "Adam/AdamW epsilon", self.opt_eps...);
-    visit(g, "weight-decay", kIdentity, "Weight decay; decoupled for adamw, added to the gradient for other optimizers",
+    visit(g, "weight-decay", kIdentity,
+          "Weight decay; decoupled for adamw, added to the gradient for other optimizers",
           self.weight_decay...);
     visit(g, "decay-all", kIdentity, "Apply weight decay to biases and norms, too", self.decay_all...);
     visit(g, "clip-grad", kIdentity, "Clip gradient norm over all parameters (0: no clipping)",
@@ -163,53 +174,63 @@ struct TrainOptions {
     visit(g, "warmup-epochs", kIdentity | kScaledAway, "Epochs of linear warm-up from `warmup-lr` to `lr`",
           self.warmup_epochs...);
     visit(g, "warmup-lr", kIdentity, "Initial learning rate of the warm-up", self.warmup_lr...);
-    visit(g, "decay-epochs", kIdentity | kScaled, "Epochs between decays of the step schedule", self.decay_epochs...);
+    visit(g, "decay-epochs", kIdentity | kScaled, "Epochs between decays of the step schedule",
+          self.decay_epochs...);
     visit(g, "decay-rate", kIdentity, "Learning rate factor of the step schedule", self.decay_rate...);
     visit(g, "lp-epochs", kIdentity | kPerRun | kFineTuning | kScaledAway,
           "lp-ft: epochs of linear probing, out of `epochs` (auto: half)", self.lp_epochs...);
-    visit(g, "lp-lr", kIdentity | kPerRun | kFineTuning, "lp-ft: learning rate of linear probing (auto: `lr`)",
-          self.lp_lr...);
+    visit(g, "lp-lr", kIdentity | kPerRun | kFineTuning,
+          "lp-ft: learning rate of linear probing (auto: `lr`)", self.lp_lr...);
     visit(g, "smoothing", kIdentity | kFineTuning, "Label smoothing", self.smoothing...);
     visit(g, "mixup", kIdentity | kFineTuning, "Mixup alpha (0: no mixup)", self.mixup...);
     visit(g, "cutmix", kIdentity | kFineTuning, "CutMix alpha (0: no CutMix)", self.cutmix...);
-    visit(g, "mixup-prob", kIdentity | kFineTuning, "Probability of mixup or CutMix for a batch", self.mixup_prob...);
-    visit(g, "mixup-switch-prob", kIdentity | kFineTuning, "Probability of CutMix instead of mixup if both are enabled",
-          self.mixup_switch_prob...);
+    visit(g, "mixup-prob", kIdentity | kFineTuning, "Probability of mixup or CutMix for a batch",
+          self.mixup_prob...);
+    visit(g, "mixup-switch-prob", kIdentity | kFineTuning,
+          "Probability of CutMix instead of mixup if both are enabled", self.mixup_switch_prob...);
     visit(g, "model-ema", kIdentity,
           "Track the exponential moving average of the weights, and evaluate and keep it", self.model_ema...);
     visit(g, "model-ema-decay", kIdentity, "Decay factor of the moving average of the weights",
           self.model_ema_decay...);
     visit(g, "model-ema-warmup", kIdentity,
-          "Warm up the decay of the moving average, as in timm, so that a short run's average is not mostly the pre-trained weights",
+          "Warm up the decay of the moving average, as in timm, so that a short run's average is not mostly "
+          "the pre-trained weights",
           self.model_ema_warmup...);
     visit(g, "patience", kIdentity | kScaled,
           "Stop after this many epochs without improvement on selection data (0: never)", self.patience...);
     g = "Images";
     visit(g, "no-aug", kIdentity, "Disable all training augmentation", self.no_aug...);
-    visit(g, "crop-scale", kIdentity,
-          "Random resized crop: range of the area fraction (--scale in timm)",
+    visit(g, "crop-scale", kIdentity, "Random resized crop: range of the area fraction (--scale in timm)",
           self.crop_scale...);
-    visit(g, "crop-ratio", kIdentity, "Random resized crop: range of the aspect ratio (--ratio in timm)", self.crop_ratio...);
+    visit(g, "crop-ratio", kIdentity, "Random resized crop: range of the aspect ratio (--ratio in timm)",
+          self.crop_ratio...);
     visit(g, "hflip", kIdentity, "Probability of a horizontal flip", self.hflip...);
-    visit(g, "color-jitter", kIdentity,
-          "Color jitter factors for brightness, contrast, saturation and hue; one number sets the first three",
-          self.color_jitter...);
-    visit(g, "rand-augment", kIdentity, "RandAugment: number of operations and magnitude (0 to 30), such as 2,9",
-          self.rand_augment...);
+    visit(
+        g, "color-jitter", kIdentity,
+        "Color jitter factors for brightness, contrast, saturation and hue; one number sets the first three",
+        self.color_jitter...);
+    visit(g, "rand-augment", kIdentity,
+          "RandAugment: number of operations and magnitude (0 to 30), such as 2,9", self.rand_augment...);
     visit(g, "interpolation", kIdentity | kImage,
-          "Interpolation for resizing: bicubic or bilinear (auto: the checkpoint's own, or bicubic)", self.interpolation...);
+          "Interpolation for resizing: bicubic or bilinear (auto: the checkpoint's own, or bicubic)",
+          self.interpolation...);
     visit(g, "crop-pct", kIdentity | kImage,
-          "Center crop fraction for evaluation (auto: the checkpoint's own, 1 for CLIP, 0.875 for other models)",
+          "Center crop fraction for evaluation (auto: the checkpoint's own, 1 for CLIP, 0.875 for other "
+          "models)",
           self.crop_pct...);
-    visit(g, "mean", kIdentity | kImage,
-          "Mean pixel value in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
-          self.mean...);
+    visit(
+        g, "mean", kIdentity | kImage,
+        "Mean pixel value in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
+        self.mean...);
     visit(g, "std", kIdentity | kImage,
-          "Standard deviation of the pixels in 0..1, one number or three; default: the checkpoint's own, CLIP's or ImageNet's",
+          "Standard deviation of the pixels in 0..1, one number or three; default: the checkpoint's own, "
+          "CLIP's or ImageNet's",
           self.std...);
-    visit(g, "train-decode", kIdentity, "Image decoding for training: fast (DCT scaling) or exact (Pillow's pixels)",
-          self.train_decode...);
-    visit(g, "decode", kIdentity | kImage, "Image decoding for evaluation and radius data: exact (Pillow's pixels) or fast (DCT scaling)", self.decode...);
+    visit(g, "train-decode", kIdentity,
+          "Image decoding for training: fast (DCT scaling) or exact (Pillow's pixels)", self.train_decode...);
+    visit(g, "decode", kIdentity | kImage,
+          "Image decoding for evaluation and radius data: exact (Pillow's pixels) or fast (DCT scaling)",
+          self.decode...);
     g = "Machine";
     visit(g, "seed", kCircumstance | kPerRun,
           "Random seed of a fresh head, and of the order and augmentation of images", self.seed...);
@@ -218,14 +239,14 @@ struct TrainOptions {
     visit(g, "amp", kIdentity, "Use AMP: compute in bf16 where that is safe; weights stay fp32", self.amp...);
     visit(g, "channels-last", kIdentity, "Use channels_last (NHWC) memory layout (auto: on for ResNets)",
           self.channels_last...);
-    visit(g, "cuda-graph", kCircumstance | kMachine, "On CUDA, capture the step in a CUDA graph and replay it",
-          self.cuda_graph...);
+    visit(g, "cuda-graph", kCircumstance | kMachine,
+          "On CUDA, capture the step in a CUDA graph and replay it", self.cuda_graph...);
     visit(g, "deterministic", kCircumstance,
-          "On CUDA, use only deterministic kernels; those of the CPU always are",
-          self.deterministic...);
+          "On CUDA, use only deterministic kernels; those of the CPU always are", self.deterministic...);
     visit(g, "workers", kCircumstance | kMachine | kResumable | kImage,
           "Data loading threads (0: one per core)", self.workers...);
-    visit(g, "max-pixels", kCircumstance | kImage, "Refuse images with more pixels than this", self.max_pixels...);
+    visit(g, "max-pixels", kCircumstance | kImage, "Refuse images with more pixels than this",
+          self.max_pixels...);
     visit(g, "on-bad-image", kCircumstance | kImage, "On an unreadable image: error or skip",
           self.on_bad_image...);
     visit(g, "cache", kCircumstance | kMachine | kResumable,
@@ -237,8 +258,7 @@ struct TrainOptions {
           "Steps between checkpoints to resume from, in addition to one per epoch (0: none)",
           self.checkpoint_every...);
     visit(g, "log-every", kCircumstance | kResumable, "Steps between log lines", self.log_every...);
-    visit(g, "output", kCircumstance | kPath | kPerRun, "Run folder to write, new or empty",
-          self.output...);
+    visit(g, "output", kCircumstance | kPath | kPerRun, "Run folder to write, new or empty", self.output...);
   }
 };
 

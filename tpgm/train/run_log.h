@@ -34,7 +34,8 @@ class RunLog {
                      std::optional<int64_t> radius_step = std::nullopt) = 0;
 
   /// The weights by the name "best" or "last", in the place of those saved under it before.
-  virtual void save_weights(const std::string& name, const NamedTensors& tensors, const Metadata& metadata) = 0;
+  virtual void save_weights(const std::string& name, const NamedTensors& tensors,
+                            const Metadata& metadata) = 0;
   struct Weights {
     NamedTensors tensors;
     Metadata metadata;

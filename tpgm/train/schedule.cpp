@@ -14,7 +14,7 @@ Schedule::Schedule(std::vector<Phase> phases, int64_t steps_per_epoch, const Sch
   const auto is_rate = [](double value) { return value >= 0 && std::isfinite(value); };
   TORCH_CHECK(!phases_.empty(), "[Schedule] there are no phases; give at least one");
   TORCH_CHECK(steps_per_epoch_ >= 1, "[Schedule] an epoch has ", steps_per_epoch_,
-              " steps; it needs at least one: fewer pictures in a batch, or a larger data set");
+              " steps; it needs at least one: fewer images in a batch, or a larger data set");
   TORCH_CHECK(is_rate(options_.min_lr()), "[Schedule] min_lr must be a rate of at least 0, and is ",
               options_.min_lr());
   TORCH_CHECK(is_rate(options_.warmup_lr()), "[Schedule] warmup_lr must be a rate of at least 0, and is ",

@@ -38,7 +38,7 @@ std::unique_ptr<Method> make_configured_method(const TrainOptions& options, Clas
 void check_text_head(const TrainOptions& options) {
   if (!options.head.is(HeadSource::Kind::kText)) return;
   TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
-              "[train] `head` text: a picture has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
+              "[train] `head` text: an image has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
   TORCH_CHECK(!options.head_lr, "[train] `head` text has no head of its own for `head-lr`");
   TORCH_CHECK(options.weights.empty(), "[train] `head` text goes with `checkpoint`, not with `weights`");
 }
@@ -49,7 +49,7 @@ std::string absolute(const std::string& path) {
 
 void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
   const auto at_most = [&](const char* key, int64_t value, int64_t most) {
-    if (value > most) notes.push_back(fmt::format("`{}` {}: there are only {} pictures", key, value, most));
+    if (value > most) notes.push_back(fmt::format("`{}` {}: there are only {} images", key, value, most));
     return std::min(value, most);
   };
   options.batch_size = at_most("batch-size", options.batch_size, data.train.size());
@@ -113,11 +113,11 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
   options.model = keys::kModel.at(setup.metadata);
   make_paths_absolute(options);
   keys::kModel.set(setup.metadata, options.model);  // a script is found from other folders too
-  const auto& loader = setup.pictures.loader;
+  const auto& loader = setup.images.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
   options.std.assign(loader.std().begin(), loader.std().end());
-  options.crop_pct = setup.pictures.eval.crop_pct();
-  options.interpolation = setup.pictures.eval.interpolation();
+  options.crop_pct = setup.images.eval.crop_pct();
+  options.interpolation = setup.images.eval.interpolation();
   if (const auto* method = find_method(options.method)) {
     for (const auto& option : method->options)
       if (!option.by_loop) options.method_options.emplace(option.name, option.default_value);
@@ -128,7 +128,7 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
 
 Setup prepare_run(TrainOptions options) {
   Setup setup;
-  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the pictures to train on");
+  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the images to train on");
   setup.device = find_device(options.device);
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text_head(options);
@@ -139,8 +139,8 @@ Setup prepare_run(TrainOptions options) {
   setup.notes = std::move(loaded.notes);
   setup.data = open_data(options, data.with_classes(loaded.classes));
   if (setup.model->head) keys::kClasses.set(setup.metadata, setup.data.classes);
-  setup.pictures = make_pictures(options, *setup.model, setup.metadata, setup.device);
-  keys::kView.set(setup.metadata, view_of(setup.pictures));
+  setup.images = make_images(options, *setup.model, setup.metadata, setup.device);
+  keys::kView.set(setup.metadata, view_of(setup.images));
   setup.model->to(setup.device);
   if (!options.channels_last)
     options.channels_last = parse_model(keys::kModel.at(setup.metadata)).family->channels_last;

@@ -19,7 +19,7 @@ struct Setup {
   Metadata metadata;                  ///< for what is saved from it
   std::unique_ptr<Method> method;
   RunData data;
-  Pictures pictures;
+  Images images;
   std::vector<std::string> notes;  ///< for the user to read
 };
 

@@ -29,7 +29,7 @@ void put(const at::Tensor& tensor, at::Tensor& buffer) {
   }
 }
 
-// For the handler of a recording's error: CUDA's own words for a wait name no way out.
+// For the handler of a capture's error: CUDA's own words for a wait name no way out.
 void explain_a_wait() {
   try {
     throw;
@@ -37,7 +37,7 @@ void explain_a_wait() {
     const std::string text = first_line(error);
     const auto cuda = text.find("CUDA");  // before it there may be a file's name
     TORCH_CHECK(cuda == std::string::npos || text.find("captur", cuda) == std::string::npos,
-                "[TrainingStep] the step could not be recorded, as something in it waits for the device (",
+                "[TrainingStep] the step could not be captured, as something in it waits for the device (",
                 text, "); `no-cuda-graph` (StepOptions::cuda_graph(false)) runs it as it is");
   } catch (...) {
   }
@@ -95,9 +95,9 @@ at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
   return classification_loss(model_.forward(batch.images), batch.labels);
 }
 
-int64_t TrainingStep::recorded() const {
+int64_t TrainingStep::captured() const {
   return std::count_if(kinds_.begin(), kinds_.end(),
-                       [](const auto& each) { return each.second.recording != nullptr; });
+                       [](const auto& each) { return each.second.capture != nullptr; });
 }
 
 void TrainingStep::forget() {
@@ -106,7 +106,7 @@ void TrainingStep::forget() {
   images_ = labels_ = targets_ = at::Tensor();
 }
 
-// Recordings know addresses, and which parameters have gradients.
+// Captures know addresses, and which parameters have gradients.
 void TrainingStep::follow_changes() {
   std::vector<Place> places;
   for (const auto& tensor : tensors_) {
@@ -119,24 +119,24 @@ void TrainingStep::follow_changes() {
   generation_ = optimizer_.generation();
 }
 
-bool TrainingStep::records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets) {
+bool TrainingStep::captures(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets) {
   if (!capturable_ || !options_.cuda_graph() || options_.batches() != 1 || !images.is_cuda()) return false;
   follow_changes();
   if (data_ != Layouts{Layout(images), Layout(labels), Layout(targets)}) return false;
   const auto plan = capturable_->next_step();
   const auto kind = plan ? kinds_.find(plan->kind) : kinds_.end();
   if (kind == kinds_.end()) return false;
-  // The first is recorded when all kinds seen so far can be: a step that runs as it is needs its memory
-  // beside that of the recordings.
-  return kind->second.recording || std::all_of(kinds_.begin(), kinds_.end(),
-                                               [](const auto& each) { return each.second.warm >= kWarmUp; });
+  // The first is captured when all kinds seen so far can be: a step that runs as it is needs its memory
+  // beside that of the captures.
+  return kind->second.capture || std::all_of(kinds_.begin(), kinds_.end(),
+                                             [](const auto& each) { return each.second.warm >= kWarmUp; });
 }
 
 TrainingStep::Result TrainingStep::step(const at::Tensor& images, const at::Tensor& labels,
                                         const at::Tensor& targets, double lr,
                                         const NextRadiusBatch& next_radius_batch) {
   std::deque<RadiusBatch> fetched;
-  if (records(images, labels, targets)) {
+  if (captures(images, labels, targets)) {
     const auto plan = *capturable_->next_step();
     TORCH_CHECK(next_radius_batch || plan.radius_losses == 0,
                 "[TrainingStep] the method learns from radius data, and there are none");
@@ -169,20 +169,20 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   put(images, images_);
   put(labels, labels_);
   put(targets, targets_);
-  const bool is_new = !kind.recording;
-  auto recording = is_new ? std::make_unique<Recording>() : std::move(kind.recording);
-  recording->radius_batches.resize(radius_batches.size());
+  const bool is_new = !kind.capture;
+  auto capture = is_new ? std::make_unique<Capture>() : std::move(kind.capture);
+  capture->radius_batches.resize(radius_batches.size());
   for (size_t i = 0; i < radius_batches.size(); ++i) {
-    put(radius_batches[i].images, recording->radius_batches[i].images);
-    put(radius_batches[i].labels, recording->radius_batches[i].labels);
+    put(radius_batches[i].images, capture->radius_batches[i].images);
+    put(radius_batches[i].labels, capture->radius_batches[i].labels);
   }
   if (is_new) {
     if (!memory_) memory_ = CudaGraph::memory();
     optimizer_.zero_grad();
     try {
-      recording->graph.capture(memory_, [&] {
-        recording->result = run(images_, labels_, targets_);
-        auto batch = recording->radius_batches.begin();
+      capture->graph.capture(memory_, [&] {
+        capture->result = run(images_, labels_, targets_);
+        auto batch = capture->radius_batches.begin();
         take_step([&] { return radius_loss(*batch++); });
       });
     } catch (...) {  // gradients are in the graph's memory, which nobody has written
@@ -192,10 +192,10 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
       throw;
     }
   }
-  recording->graph.replay();
+  capture->graph.replay();
   // The graph writes to the same memory again in the next step.
-  const Result result = {recording->result.loss.clone(), recording->result.right.clone()};
-  kind.recording = std::move(recording);
+  const Result result = {capture->result.loss.clone(), capture->result.right.clone()};
+  kind.capture = std::move(capture);
   if (!is_new) capturable_->replayed();  // a new one has called the hooks
   return result;
 }
@@ -205,7 +205,7 @@ TrainingStep::Result TrainingStep::backward(const at::Tensor& images, const at::
   follow_changes();
   const Layouts data{Layout(images), Layout(labels), Layout(targets)};
   usual_ = data == data_;
-  if (!usual_ && recorded() == 0) {
+  if (!usual_ && captured() == 0) {
     kinds_.clear();
     data_ = data;
     usual_ = true;
@@ -250,7 +250,7 @@ void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
   take_step(next_radius_batch ? loss : Closure());
   if (!plan || !usual_) return;
   Kind& kind = kinds_[plan->kind];
-  if (kind.recording) return;
+  if (kind.capture) return;
   kind.warm = kind.warm > 0 && kind.radius_data == radius_data ? kind.warm + 1 : 1;
   kind.radius_data = std::move(radius_data);
 }
@@ -268,7 +268,7 @@ void TrainingStep::average() {
   }
 }
 
-// After the gradients: the rest of a step, as it runs and as it is recorded.
+// After the gradients: the rest of a step, as it runs and as it is captured.
 void TrainingStep::take_step(const Closure& radius_loss) {
   method_.before_step();
   if (options_.clip_grad() > 0) optimizer_.clip_grad_norm(options_.clip_grad());

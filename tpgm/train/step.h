@@ -38,7 +38,7 @@ struct StepOptions {
 /// bf16 (Capturable::read_in_bfloat16) as long as this lives, so give it to one of these at a time: destroy
 /// the last before you make the next.
 ///
-/// Nothing here waits for the device, but for the few steps that are being recorded, the first product or
+/// Nothing here waits for the device, but for the few steps that are being captured, the first product or
 /// convolution of each shape where the fastest is searched for (kernels/products.h), and a method that waits
 /// by itself, as TPGM does in its first step.
 class TrainingStep {
@@ -56,24 +56,24 @@ class TrainingStep {
   struct RadiusBatch {
     at::Tensor images, labels;
   };
-  /// Gives the next one. It is called when the method asks, or for a recorded step beforehand, so it should
+  /// Gives the next one. It is called when the method asks, or for a captured step beforehand, so it should
   /// draw nothing from the global random streams.
   using NextRadiusBatch = std::function<RadiusBatch()>;
 
   /// A whole step of one batch: backward() and update(). On CUDA, with options.cuda_graph() and a method that
-  /// can be recorded, the first few steps of each kind run as they are; then one is recorded, and from there
+  /// can be captured, the first few steps of each kind run as they are; then one is captured, and from there
   /// on a step is one launch that does the same, bit for bit. A batch of another shape, of radius data too,
-  /// runs as it is. If recording fails (a model that waits for the device in its forward pass), the method
+  /// runs as it is. If capture fails (a model that waits for the device in its forward pass), the method
   /// may have counted a step that was not taken, and the process should end: LibTorch does not forget a
   /// capture that was broken off (its allocator none, its generator of the device only with the next one that
-  /// succeeds; until then random numbers throw). Recordings are forgotten when other parameters
+  /// succeeds; until then random numbers throw). Captures are forgotten when other parameters
   /// train, or when weights or the optimizer's state have moved to other memory.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
   /// True if step() would record or replay these, unless a radius batch, which is not known yet, has another
   /// shape. For a loop that wants to look at a loss before the update, and has backward() and update() for
   /// the others.
-  bool records(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
+  bool captures(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
 
   /// Gradients of one of the step's batches, added to those before it. `labels` [n] are what predictions are
   /// compared with; the loss is that of `targets`: labels as numbers [n], or shares of classes [n, classes].
@@ -90,13 +90,13 @@ class TrainingStep {
   /// The loss that a method learns radii from, with its graph.
   at::Tensor radius_loss(const RadiusBatch& batch);
 
-  /// How many kinds of steps (see StepPlan) are recorded now.
-  int64_t recorded() const;
-  /// Forgets the recordings and gives their memory back; steps warm up anew.
+  /// How many kinds of steps (see StepPlan) are captured now.
+  int64_t captured() const;
+  /// Forgets the captures and gives their memory back; steps warm up anew.
   void forget();
 
  private:
-  /// What a tensor must have in common with the one that was recorded.
+  /// What a tensor must have in common with the one that was captured.
   struct Layout {
     explicit Layout(const at::Tensor& tensor);
     bool operator==(const Layout&) const = default;
@@ -105,7 +105,7 @@ class TrainingStep {
   };
   using Layouts = std::vector<Layout>;
   /// A step in a graph, and where it reads radius data and leaves its result.
-  struct Recording {
+  struct Capture {
     CudaGraph graph;
     std::vector<RadiusBatch> radius_batches;
     Result result;
@@ -114,9 +114,9 @@ class TrainingStep {
   struct Kind {
     int64_t warm = 0;     // steps that ran as they are, one after the other with the same layouts
     Layouts radius_data;  // of their radius batches
-    std::unique_ptr<Recording> recording;
+    std::unique_ptr<Capture> capture;
   };
-  /// Where a tensor is, and whether it trains: what a recording took for granted.
+  /// Where a tensor is, and whether it trains: what a capture took for granted.
   using Place = std::pair<const void*, bool>;
 
   Result run(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
@@ -135,10 +135,10 @@ class TrainingStep {
   int64_t ran_ = 0;                  // batches since the last update
 
   std::map<int, Kind> kinds_;
-  // Recordings share their inputs and their memory: no two run at once.
+  // Captures share their inputs and their memory: no two run at once.
   at::Tensor images_, labels_, targets_;
   std::shared_ptr<GraphMemory> memory_;
-  Layouts data_;               // of the batches that are to be recorded
+  Layouts data_;               // of the batches that are to be captured
   bool usual_ = false;         // the last backward()'s were like that
   std::vector<Place> places_;  // of tensors_, as they were at the last step
   int64_t generation_ = -1;    // of the optimizer's state, at the last step

@@ -138,7 +138,7 @@ void Trainer::train_step() {
     for (size_t i = 0; i < buffers.size(); ++i) model_.buffers()[i].copy_(buffers[i]);
     ++state_.skipped;
     say(fmt::format("step {}: skipped, {} ({} in all)", state_.step + 1,
-                    read ? "its loss is not finite" : "none of its pictures could be read", state_.skipped));
+                    read ? "its loss is not finite" : "none of its images could be read", state_.skipped));
   }
   ++state_.step;
   clock_.count_step();
@@ -156,7 +156,7 @@ bool Trainer::take_step(StepLoss& loss, double lr) {
     const auto [images, targets] =
         mix_batch(*batch, options_, state_.epochs_done, first + i, model_.num_classes());
     // To skip a step its loss must be known before the update.
-    updated = options_.on_nan != OnNan::kSkip && training_step_.records(images, batch->labels, targets);
+    updated = options_.on_nan != OnNan::kSkip && training_step_.captures(images, batch->labels, targets);
     const auto result = updated ? or_for_a_loss([&] {
       return training_step_.step(images, batch->labels, targets, lr, [this] { return next_radius_batch(); });
     })
@@ -247,7 +247,7 @@ std::optional<Accuracy> Trainer::select() {
   EvaluateOptions options;
   options.amp = options_.amp;
   auto accuracy = evaluate(model_, *selection_loader_, options);
-  TORCH_CHECK(accuracy.pictures > 0, "[train] none of the selection data can be read");
+  TORCH_CHECK(accuracy.images > 0, "[train] none of the selection data can be read");
   clock_.count_evaluation(begin);
   return accuracy;
 }

@@ -97,8 +97,8 @@ class Trainer {
   NamedTensors best_weights_{"Tensor"};  // where there is no log
   int64_t saved_step_ = -1;
   std::optional<FinishRadii> finishing_;  // since the method's finish() began
-  int64_t radius_batches_before_ = 0;       // it
-  bool finished_best_ = false;              // the best weights are those after it
+  int64_t radius_batches_before_ = 0;     // it
+  bool finished_best_ = false;            // the best weights are those after it
   TrainResult result_;
 };
 

@@ -16,8 +16,8 @@ namespace {
 void check(const Image& image, const char* call) {
   TORCH_CHECK((image.channels == 1 || image.channels == 3) && image.width > 0 && image.height > 0 &&
                   image.pixels.size() == static_cast<size_t>(image.width * image.height * image.channels),
-              "[", call, "] expected a picture of 1 or 3 channels with all its pixels, got ", image.width,
-              "x", image.height, "x", image.channels, " and ", image.pixels.size(), " bytes");
+              "[", call, "] expected an image of 1 or 3 channels with all its pixels, got ", image.width, "x",
+              image.height, "x", image.channels, " and ", image.pixels.size(), " bytes");
 }
 
 [[noreturn]] void png_failed(png_structp, png_const_charp message) {

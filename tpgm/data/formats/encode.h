@@ -1,4 +1,4 @@
-// Pictures into PNG and JPEG.
+// Images into PNG and JPEG.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tpgm {
 
-/// 8 bits a channel, as small as zlib makes it; the same bytes for the same picture and zlib.
+/// 8 bits a channel, as small as zlib makes it; the same bytes for the same image and zlib.
 std::string encode_png(const Image& image);
 
 /// Baseline, 4:2:0 as cameras and the web have it; `quality` from 1 to 100.

@@ -1,4 +1,4 @@
-// Which format a picture has.
+// Which format an image has.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <c10/util/Exception.h>
@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-class DecodedPicture : public PictureFormat {
+class DecodedImage : public ImageFormat {
  public:
-  explicit DecodedPicture(std::shared_ptr<const Image> image) : image_(std::move(image)) {
+  explicit DecodedImage(std::shared_ptr<const Image> image) : image_(std::move(image)) {
     width = image_->width;
     height = image_->height;
   }
@@ -45,48 +45,49 @@ constexpr Signature kUnread[] = {
     {"<!DOCTYPE", "a web page"}, {"<html", "a web page"}, {"P6", "a PPM"},
 };
 
-std::unique_ptr<PictureFormat> open(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageFormat> open(std::string_view encoded, int64_t max_pixels) {
   if (encoded.empty()) throw Malformed{"it is empty"};
   if (const auto* format = format_of(encoded)) return format->open(encoded, max_pixels);
   const auto* known = std::find_if(std::begin(kUnread), std::end(kUnread),
                                    [&](const auto& each) { return encoded.starts_with(each.start); });
-  throw Malformed{known == std::end(kUnread) ? "it is no picture" : fmt::format("it is {}", known->name),
+  throw Malformed{known == std::end(kUnread) ? "it is no image" : fmt::format("it is {}", known->name),
                   fmt::format("only {} are read", format_names())};
 }
 
 }  // namespace
 
-Picture::Picture(std::string_view encoded, int64_t max_pixels) : format_(open(encoded, max_pixels)) {}
+EncodedImage::EncodedImage(std::string_view encoded, int64_t max_pixels)
+    : format_(open(encoded, max_pixels)) {}
 
-Picture::Picture(std::shared_ptr<const Image> decoded) {
-  TORCH_CHECK(decoded && decoded->channels == 3, "[Picture] expected an image of 3 channels");
-  format_ = std::make_unique<DecodedPicture>(std::move(decoded));
+EncodedImage::EncodedImage(std::shared_ptr<const Image> decoded) {
+  TORCH_CHECK(decoded && decoded->channels == 3, "[Image] expected an image of 3 channels");
+  format_ = std::make_unique<DecodedImage>(std::move(decoded));
 }
 
-Picture::~Picture() = default;
+EncodedImage::~EncodedImage() = default;
 
-int64_t Picture::width() const { return format_->width; }
-int64_t Picture::height() const { return format_->height; }
+int64_t EncodedImage::width() const { return format_->width; }
+int64_t EncodedImage::height() const { return format_->height; }
 
 namespace {
 
-void check_box(const Box& box, const PictureFormat& picture) {
+void check_box(const Box& box, const ImageFormat& encoded) {
   TORCH_CHECK(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
-                  box.width <= picture.width - box.left && box.height <= picture.height - box.top,
-              "[Picture] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,
-              " is not inside the picture of ", picture.width, " x ", picture.height);
+                  box.width <= encoded.width - box.left && box.height <= encoded.height - box.top,
+              "[Image] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,
+              " is not inside the image of ", encoded.width, " x ", encoded.height);
 }
 
 }  // namespace
 
-Image Picture::decode() { return format_->decode(); }
+Image EncodedImage::decode() { return format_->decode(); }
 
-Image Picture::decode(const Box& box) {
+Image EncodedImage::decode(const Box& box) {
   check_box(box, *format_);
   return format_->decode(box);
 }
 
-Image Picture::decode_fast(const Box& box, int64_t width, int64_t height) {
+Image EncodedImage::decode_fast(const Box& box, int64_t width, int64_t height) {
   check_box(box, *format_);
   return format_->decode_fast(box, width, height);
 }

@@ -1,4 +1,4 @@
-// An encoded picture, of which all or a part can be had: JPEG (libjpeg-turbo) and PNG (libpng), told apart by
+// An encoded image, of which all or a part can be had: JPEG (libjpeg-turbo) and PNG (libpng), told apart by
 // their content.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace tpgm {
 
-class PictureFormat;
+class ImageFormat;
 
-/// Pillow's limit, above which it takes a picture for a decompression bomb.
+/// Pillow's limit, above which it takes an image for a decompression bomb.
 inline constexpr int64_t kMaxPixels = 178'956'970;
 
 /// Pixels are those of Pillow's Image.open(file).convert("RGB"): grey is repeated, alpha dropped, CMYK taken
@@ -21,16 +21,16 @@ inline constexpr int64_t kMaxPixels = 178'956'970;
 /// wrong bits inside a JPEG are not. Not thread-safe; use one object per thread.
 ///
 /// Throws Malformed (io/untrusted.h), whose reader knows the file's name.
-class Picture {
+class EncodedImage {
  public:
   /// Reads no more than the header. `encoded` must outlive the object. More than `max_pixels` are refused
   /// before anything is allocated for them.
-  explicit Picture(std::string_view encoded, int64_t max_pixels = kMaxPixels);
+  explicit EncodedImage(std::string_view encoded, int64_t max_pixels = kMaxPixels);
   /// One that is decoded already; of 3 channels.
-  explicit Picture(std::shared_ptr<const Image> decoded);
-  ~Picture();
-  Picture(const Picture&) = delete;
-  Picture& operator=(const Picture&) = delete;
+  explicit EncodedImage(std::shared_ptr<const Image> decoded);
+  ~EncodedImage();
+  EncodedImage(const EncodedImage&) = delete;
+  EncodedImage& operator=(const EncodedImage&) = delete;
 
   int64_t width() const;
   int64_t height() const;
@@ -46,7 +46,7 @@ class Picture {
   Image decode_fast(const Box& box, int64_t width, int64_t height);
 
  private:
-  std::unique_ptr<PictureFormat> format_;
+  std::unique_ptr<ImageFormat> format_;
 };
 
 }  // namespace tpgm

@@ -13,7 +13,7 @@
 namespace tpgm {
 namespace {
 
-constexpr int kMostScans = 500;  // of a progressive file; each costs a pass over the whole picture
+constexpr int kMostScans = 500;  // of a progressive file; each costs a pass over the whole image
 
 [[noreturn]] void failed(j_common_ptr info) {
   char message[JMSG_LENGTH_MAX];
@@ -53,7 +53,7 @@ void cmyk_to_rgb(const uint8_t* from, uint8_t* to, int64_t pixels) {
   }
 }
 
-class Jpeg : public PictureFormat {
+class Jpeg : public ImageFormat {
  public:
   Jpeg(std::string_view encoded, int64_t max_pixels) : encoded_(encoded) {
     info_.err = jpeg_std_error(&errors_);
@@ -132,7 +132,7 @@ class Jpeg : public PictureFormat {
   }
 
   // Of what start() makes. libjpeg skips blocks that nobody asks for; next to them it smooths colours as at
-  // the edge of a picture, which a margin keeps out of the result.
+  // the edge of an image, which a margin keeps out of the result.
   Image read(const Box& box) {
     constexpr int64_t kMargin = 2;
     JDIMENSION left = 0, row_width = info_.output_width;
@@ -186,7 +186,7 @@ class Jpeg : public PictureFormat {
 
 }  // namespace
 
-std::unique_ptr<PictureFormat> open_jpeg(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageFormat> open_jpeg(std::string_view encoded, int64_t max_pixels) {
   return std::make_unique<Jpeg>(encoded, max_pixels);
 }
 

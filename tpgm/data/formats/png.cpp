@@ -70,7 +70,7 @@ class Reader {
     png_read_update_info(png_, info_);
     const size_t row_size = png_get_rowbytes(png_, info_);
 
-    // An interlaced picture is there when its last pass is; any other comes row by row.
+    // An interlaced image is there when its last pass is; any other comes row by row.
     const int64_t kept = passes > 1 ? height() : 1;
     std::vector<uint8_t> rows(row_size * static_cast<size_t>(kept));
     for (int pass = 0; pass + 1 < passes; ++pass) {
@@ -116,7 +116,7 @@ class Reader {
   png_infop info_;
 };
 
-class Png : public PictureFormat {
+class Png : public ImageFormat {
  public:
   Png(std::string_view encoded, int64_t max_pixels) : encoded_(encoded) {
     // The first chunk is the header, of which libpng would say less when it is wrong.
@@ -150,7 +150,7 @@ class Png : public PictureFormat {
 
 }  // namespace
 
-std::unique_ptr<PictureFormat> open_png(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageFormat> open_png(std::string_view encoded, int64_t max_pixels) {
   return std::make_unique<Png>(encoded, max_pixels);
 }
 

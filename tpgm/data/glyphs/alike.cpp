@@ -46,7 +46,7 @@ Box ink_box(const Image& image) {
       top = std::min(top, y), bottom = std::max(bottom, y);
     }
   }
-  TORCH_CHECK(right >= 0, "[ink_box] the picture is empty");
+  TORCH_CHECK(right >= 0, "[ink_box] the image is empty");
   return {left, top, right - left + 1, bottom - top + 1};
 }
 

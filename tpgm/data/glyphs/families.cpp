@@ -59,7 +59,7 @@ struct Prefix {
 // Names are compared from their beginning, the first entry that fits counts.
 
 // Fonts that share outlines under several names, or differ by a retouch or in pitch. Letter by letter the
-// pictures of the first two kinds, brought to one size, correlate at 0.94 and more, where the likes of Inter
+// images of the first two kinds, brought to one size, correlate at 0.94 and more, where the likes of Inter
 // and Roboto stay below.
 constexpr Prefix kKin[] = {
     {"aerial", "dejavu"},       {"hack", "dejavu"},
@@ -147,7 +147,7 @@ double share(std::string_view text) { return static_cast<double>(stable_hash(tex
 
 // Large families make a lottery of a small domain's split. 366 is the first number that gives 7 families and
 // 84 faces of sans to train, 2 and 14 each to fit radii and to select by, and 7 and 14 of every domain to
-// test. It was chosen before any model saw a picture.
+// test. It was chosen before any model saw an image.
 constexpr std::string_view kDraw = "glyphs 366: ", kSecondDraw = "glyphs 366, fine-tuning: ";
 
 }  // namespace

@@ -15,17 +15,17 @@ namespace tpgm {
 /// Throws where tpgm was built without FreeType.
 void require_freetype();
 
-/// Pixels of a glyph's picture, each way.
+/// Pixels of a glyph's image, each way.
 inline constexpr int64_t kGlyphSize = 32;
 
 /// White on black, antialiased.
 struct Glyph {
   Image image;           // kGlyphSize x kGlyphSize x 1
-  bool clipped = false;  // by the picture's edge
+  bool clipped = false;  // by the image's edge
 };
 
 /// One face, its glyphs drawn without hinting, so that FreeType's version hardly shows. The em is 26 pixels,
-/// the baseline 7 above the lower edge, and the middle of a character's advance in the middle of the picture.
+/// the baseline 7 above the lower edge, and the middle of a character's advance in the middle of the image.
 /// Where the face's letters and digits do not all fit so, its baseline is moved and, if need be, all of it
 /// made smaller. Relative sizes and the baseline are therefore those of the face.
 ///

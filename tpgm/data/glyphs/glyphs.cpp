@@ -75,7 +75,7 @@ std::string file_name(const Font& font) {
 struct Examined {
   GlyphFace face;
   std::string fault;             // why it is of no use; empty if it is
-  std::vector<uint8_t> letters;  // their pictures, one after the other
+  std::vector<uint8_t> letters;  // their images, one after the other
 };
 
 // Regular and bold are several grey levels apart on average, and the same outlines in two files (by other
@@ -135,10 +135,10 @@ std::vector<GlyphFace> of_split(const GlyphFonts& fonts, GlyphSplit split,
   return faces;
 }
 
-std::vector<GlyphPicture> draw(const GlyphFace& face) {
+std::vector<GlyphImage> draw(const GlyphFace& face) {
   const bool pretrain = face.split == GlyphSplit::kPretrain;
   const Font font(face.file, face.index);
-  std::vector<GlyphPicture> pictures;
+  std::vector<GlyphImage> images;
   std::set<std::string> seen;
   const auto characters = pretrain ? glyph_characters() : glyph_task_characters();
   for (size_t i = 0; i < characters.size(); ++i) {
@@ -147,30 +147,30 @@ std::vector<GlyphPicture> draw(const GlyphFace& face) {
     std::string png = encode_png(glyph->image);
     if (!seen.insert(png).second && i >= kGlyphClasses) continue;
     const std::string name = fmt::format("{}/{}/{}.png", to_text(face.domain), characters[i].name, face.name);
-    pictures.push_back({pretrain ? name : fmt::format("{}/{}", to_text(face.split), name), std::move(png),
-                        face.domain, face.split, glyph->clipped});
+    images.push_back({pretrain ? name : fmt::format("{}/{}", to_text(face.split), name), std::move(png),
+                      face.domain, face.split, glyph->clipped});
   }
-  return pictures;
+  return images;
 }
 
-void write_folders(const std::vector<GlyphPicture>& pictures, const fs::path& folder) {
-  for (const auto& picture : pictures) {
-    const fs::path path = folder / picture.name;
+void write_folders(const std::vector<GlyphImage>& images, const fs::path& folder) {
+  for (const auto& encoded : images) {
+    const fs::path path = folder / encoded.name;
     fs::create_directories(path.parent_path());
     std::ofstream file(path, std::ios::binary);
-    file << picture.png;
+    file << encoded.png;
     TORCH_CHECK(file.flush(), "[write_glyphs] cannot write '", path.string(), "'");
   }
 }
 
-void write_shards(const std::vector<GlyphPicture>& pictures, const fs::path& folder) {
+void write_shards(const std::vector<GlyphImage>& images, const fs::path& folder) {
   fs::create_directories(folder);
   std::optional<TarWriter> tar;
   int64_t shards = 0;
-  for (const auto& picture : pictures) {
+  for (const auto& encoded : images) {
     if (!tar) tar.emplace(folder / fmt::format("glyphs-{:06}.tar", shards++));
-    tar->add(picture.name, picture.png);
-    if (tar->size() < kShardBytes && &picture != &pictures.back()) continue;
+    tar->add(encoded.name, encoded.png);
+    if (tar->size() < kShardBytes && &encoded != &images.back()) continue;
     tar->commit();
     tar.reset();
   }
@@ -246,23 +246,23 @@ std::vector<GlyphFace> spread_over_families(std::vector<GlyphFace> faces, size_t
   return faces;
 }
 
-std::vector<GlyphPicture> draw_glyphs(const std::vector<GlyphFace>& faces, const GlyphProgress& progress) {
-  std::vector<std::vector<GlyphPicture>> by_face(faces.size());
+std::vector<GlyphImage> draw_glyphs(const std::vector<GlyphFace>& faces, const GlyphProgress& progress) {
+  std::vector<std::vector<GlyphImage>> by_face(faces.size());
   at::parallel_for(0, static_cast<int64_t>(faces.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       by_face[i] = draw(faces[i]);
       call(progress);
     }
   });
-  std::vector<GlyphPicture> pictures;
-  for (auto& drawn : by_face) std::move(drawn.begin(), drawn.end(), std::back_inserter(pictures));
-  std::sort(pictures.begin(), pictures.end(), [](const auto& a, const auto& b) {
+  std::vector<GlyphImage> images;
+  for (auto& drawn : by_face) std::move(drawn.begin(), drawn.end(), std::back_inserter(images));
+  std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) {
     return std::pair(stable_hash(a.name), a.name) < std::pair(stable_hash(b.name), b.name);
   });
-  return pictures;
+  return images;
 }
 
-void write_glyphs(const std::vector<GlyphPicture>& pretrain, const std::vector<GlyphPicture>& task,
+void write_glyphs(const std::vector<GlyphImage>& pretrain, const std::vector<GlyphImage>& task,
                   const fs::path& folder, GlyphFormat format) {
   const auto write = format == GlyphFormat::kFolders ? write_folders : write_shards;
   write(pretrain, folder / "pretrain");

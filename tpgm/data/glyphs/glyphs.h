@@ -38,14 +38,14 @@ GlyphFonts find_glyph_fonts();
 /// The faces to pre-train on.
 std::vector<GlyphFace> glyph_pretrain_faces(const GlyphFonts& fonts);
 
-/// The faces of the task, so few that their pictures can be kept in a repository: sans to fine-tune, all
+/// The faces of the task, so few that their images can be kept in a repository: sans to fine-tune, all
 /// domains to test.
 std::vector<GlyphFace> glyph_task_faces(const GlyphFonts& fonts);
 
 /// `count` of the faces, or all of them. Every family has one before any has two.
 std::vector<GlyphFace> spread_over_families(std::vector<GlyphFace> faces, size_t count);
 
-struct GlyphPicture {
+struct GlyphImage {
   std::string name;  // "sans/digit_one/lato-bold.png" to pre-train, else "test/sans/digit_one/lato-bold.png"
   std::string png;
   GlyphDomain domain{};
@@ -55,8 +55,7 @@ struct GlyphPicture {
 
 /// Of each face all characters to pre-train, less those it draws like another; else letters and digits. In an
 /// order that is the same everywhere and follows no pattern.
-std::vector<GlyphPicture> draw_glyphs(const std::vector<GlyphFace>& faces,
-                                      const GlyphProgress& progress = {});
+std::vector<GlyphImage> draw_glyphs(const std::vector<GlyphFace>& faces, const GlyphProgress& progress = {});
 
 enum class GlyphFormat {
   kFolders,  // pretrain/NAME, task/NAME
@@ -64,7 +63,7 @@ enum class GlyphFormat {
 };
 
 /// Into `folder`, such as an AtomicFolder's.
-void write_glyphs(const std::vector<GlyphPicture>& pretrain, const std::vector<GlyphPicture>& task,
+void write_glyphs(const std::vector<GlyphImage>& pretrain, const std::vector<GlyphImage>& task,
                   const std::filesystem::path& folder, GlyphFormat format);
 
 }  // namespace tpgm

@@ -31,7 +31,7 @@ struct Unread {
 };
 
 struct Listing {
-  std::vector<std::string> pictures, folders;
+  std::vector<std::string> images, folders;
 };
 
 class Walk {
@@ -44,28 +44,27 @@ class Walk {
     std::vector<Samples> result;
     for (const auto& [part, classes] : parts_) {
       if (const auto empty = empty_.find(part); empty != empty_.end()) {
-        TORCH_CHECK(false, "[read_image_folder] '",
-                    printable((root_ / part / empty->second).string(), kMaxPath),
-                    "' is among class folders and holds no picture (", format_suffixes(),
-                    "); fill it or take it away");
+        TORCH_CHECK(
+            false, "[read_image_folder] '", printable((root_ / part / empty->second).string(), kMaxPath),
+            "' is among class folders and holds no image (", format_suffixes(), "); fill it or take it away");
       }
       result.push_back(samples(part, classes));
     }
-    if (result.empty() && !top.pictures.empty()) {
+    if (result.empty() && !top.images.empty()) {
       auto& flat = result.emplace_back();
       flat.set_root(root_);
-      for (const auto& name : top.pictures) flat.add(name, -1);
+      for (const auto& name : top.images) flat.add(name, -1);
     }
     return result;
   }
 
   std::vector<std::string> notes() const {
-    static const std::set<std::string> kPictures{".webp", ".bmp", ".gif",  ".tif", ".tiff",
-                                                 ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
+    static const std::set<std::string> kImages{".webp", ".bmp", ".gif",  ".tif", ".tiff",
+                                               ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
     std::vector<std::string> notes;
     Unread others;
     for (const auto& [ending, unread] : unread_) {
-      if (kPictures.contains(ending)) {
+      if (kImages.contains(ending)) {
         notes.push_back(fmt::format("not read, as only {} are: {} {}, such as '{}'", format_names(),
                                     unread.count, ending, printable(unread.first, kMaxPath)));
       } else {
@@ -74,12 +73,12 @@ class Walk {
       }
     }
     if (others.count > 0) {
-      notes.push_back(fmt::format("left out, as no pictures: {}, such as '{}'", others.count,
+      notes.push_back(fmt::format("left out, as no images: {}, such as '{}'", others.count,
                                   printable(others.first, kMaxPath)));
     }
     if (beside_ > 0) {
-      notes.push_back(fmt::format("left out, as they lie beside folders of pictures: {}, such as '{}'",
-                                  beside_, printable(first_beside_, kMaxPath)));
+      notes.push_back(fmt::format("left out, as they lie beside folders of images: {}, such as '{}'", beside_,
+                                  printable(first_beside_, kMaxPath)));
     }
     return notes;
   }
@@ -95,8 +94,8 @@ class Walk {
       const std::string name = entries->path().filename().string();
       if (name.starts_with('.') || name == "__MACOSX") continue;
       std::error_code ignored;
-      if (is_picture(name)) {
-        listing.pictures.push_back(name);
+      if (is_image_name(name)) {
+        listing.images.push_back(name);
       } else if (entries->is_directory(ignored)) {
         listing.folders.push_back(name);
       } else {
@@ -106,12 +105,12 @@ class Walk {
     }
     TORCH_CHECK(!error, "[read_image_folder] cannot read the folder '",
                 printable((root_ / folder).string(), kMaxPath), "': ", error.message());
-    std::sort(listing.pictures.begin(), listing.pictures.end());
+    std::sort(listing.images.begin(), listing.images.end());
     std::sort(listing.folders.begin(), listing.folders.end());
     return listing;
   }
 
-  // Whether a picture is in or below `folder`, whose content is `here`.
+  // Whether an image is in or below `folder`, whose content is `here`.
   bool visit(const Listing& here, const std::string& folder, int depth) {
     TORCH_CHECK(depth <= kDeepest, "[read_image_folder] '", printable((root_ / folder).string(), kMaxPath),
                 "' is ", depth, " folders deep: does a link lead in a circle?");
@@ -124,14 +123,14 @@ class Walk {
         empty_.emplace(folder, name);
       }
     }
-    if (here.pictures.empty()) return below;
+    if (here.images.empty()) return below;
     if (below) {
-      if (beside_ == 0) first_beside_ = (root_ / folder / here.pictures.front()).string();
-      beside_ += static_cast<int64_t>(here.pictures.size());
+      if (beside_ == 0) first_beside_ = (root_ / folder / here.images.front()).string();
+      beside_ += static_cast<int64_t>(here.images.size());
     } else if (!folder.empty()) {
       const fs::path path(folder);
       auto& paths = parts_[path.parent_path().string()][path.filename().string()];
-      for (const auto& name : here.pictures) paths.push_back(folder + "/" + name);
+      for (const auto& name : here.images) paths.push_back(folder + "/" + name);
     }
     return true;
   }
@@ -151,7 +150,7 @@ class Walk {
 
   fs::path root_;
   std::map<std::string, Classes> parts_;
-  std::map<std::string, std::string> empty_;  // folder with one in it that has no pictures
+  std::map<std::string, std::string> empty_;  // folder with one in it that has no images
   std::map<std::string, Unread> unread_;      // files by their ending
   int64_t beside_ = 0;
   std::string first_beside_;

@@ -113,7 +113,7 @@ Samples read_image_list(const fs::path& list) try {
     if (!holds_any(root, samples)) {
       if (!holds_any(above, samples)) {
         throw Malformed{
-            fmt::format("its pictures, such as '{}', are neither in its folder nor in the one above",
+            fmt::format("its images, such as '{}', are neither in its folder nor in the one above",
                         printable(samples.name(0), kMaxPath)),
             "paths are relative to the list's folder"};
       }
@@ -150,7 +150,7 @@ bool is_image_list(const fs::path& file) {
   text.resize(static_cast<size_t>(stream.gcount()));
   const std::string_view first = without_byte_order_mark(text);
   const Line line = parse_line(first.substr(0, first.find('\n')));
-  return line.label >= 0 && is_picture(line.path);  // "Version 2" is none
+  return line.label >= 0 && is_image_name(line.path);  // "Version 2" is none
 }
 
 }  // namespace tpgm

@@ -9,10 +9,10 @@
 
 namespace tpgm {
 
-/// Labels are numbers from 0. A class is named after the folder its pictures lie in, if each label has one
+/// Labels are numbers from 0. A class is named after the folder its images lie in, if each label has one
 /// folder and each folder one label, and otherwise after its number. Paths may hold spaces; they are relative
 /// to the list's folder, or to the folder above it, where one of the first hundred
-/// pictures is. A million lines take a fraction of a second: no other picture is looked for.
+/// images is. A million lines take a fraction of a second: no other image is looked for.
 Samples read_image_list(const std::filesystem::path& list);
 
 /// The lines of a list; `root` is what its paths are relative to. Throws Malformed.
@@ -22,7 +22,7 @@ Samples parse_image_list(std::string_view text, const std::filesystem::path& roo
 void write_image_list(const Samples& samples, const std::vector<int64_t>& indices,
                       const std::filesystem::path& list);
 
-/// Whether its first line is the path of a picture and a label.
+/// Whether its first line is the path of an image and a label.
 bool is_image_list(const std::filesystem::path& file);
 
 }  // namespace tpgm

@@ -30,7 +30,7 @@ std::string key_text(std::string text) {
 
 void add(TarWriter& tar, const Samples& samples, int64_t i, const ShardOptions& options) {
   const std::string bytes = samples.read(i);
-  const Picture picture(bytes, options.max_pixels());  // throws if it is none
+  const EncodedImage encoded(bytes, options.max_pixels());  // throws if it is none
   const std::string stem = std::filesystem::path(samples.name(i)).stem().string();
   const std::string key = fmt::format("{:08}_{}", i, key_text(stem));
   tar.add(fmt::format("{}{}", key, format_of(bytes)->suffixes.front()), bytes);

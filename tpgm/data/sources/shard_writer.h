@@ -20,9 +20,9 @@ struct ShardOptions {
 };
 
 /// Writes `folder`/PART-000000.tar and on, with NUMBER_NAME.jpg (or the suffix of its format) and
-/// NUMBER_NAME.cls for every picture, and classes.txt: what tar.h reads, and WebDataset. Bytes are those of
-/// the files. `progress` is told 1 for each picture. The folder appears when all is in it; throws c10::Error,
-/// naming the file, for one that cannot be read or is no picture.
+/// NUMBER_NAME.cls for every image, and classes.txt: what tar.h reads, and WebDataset. Bytes are those of
+/// the files. `progress` is told 1 for each image. The folder appears when all is in it; throws c10::Error,
+/// naming the file, for one that cannot be read or is no image.
 void write_shards(const Dataset& data, const std::vector<Dataset::Part>& parts,
                   const std::filesystem::path& folder, const ShardOptions& options = {},
                   const std::function<void(size_t)>& progress = {});

@@ -133,7 +133,7 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
   std::vector<ShardSample> samples;
   ShardSample current;
   const auto flush = [&] {
-    if (!current.picture.empty()) samples.push_back(std::move(current));
+    if (!current.encoded.empty()) samples.push_back(std::move(current));
     current = {};
   };
   while (auto entry = tar.next()) {
@@ -145,13 +145,13 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
     const size_t base = slash == std::string::npos ? 0 : slash + 1;
     const std::string key = name.substr(0, name.find('.', base));
     // A class folder may have img.1.jpg and img.2.jpg. Among labelled samples the second lacks a label.
-    if (key != current.key || (is_picture(name) && !current.picture.empty())) {
+    if (key != current.key || (is_image_name(name) && !current.encoded.empty())) {
       flush();
       current.key = key;
     }
-    if (is_picture(name)) {
+    if (is_image_name(name)) {
       require(entry->size <= UINT32_MAX, "'{}' has {} bytes", printable(name), entry->size);
-      current.picture = name;
+      current.encoded = name;
       current.offset = entry->offset;
       current.size = entry->size;
     } else if (name.ends_with(".cls") || name.ends_with(".json")) {
@@ -185,7 +185,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
     }
   }
   TORCH_CHECK(all.total > 0, "'", shards.front().string(), "'", shards.size() > 1 ? " and the others" : "",
-              ": no picture (", format_suffixes(), ") is in there");
+              ": no image (", format_suffixes(), ") is in there");
 
   // Class folders in place of labels.
   if (all.labelled == 0) {
@@ -207,7 +207,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
     for (const auto& entry : entries) {
       if (!entry.sample.label.empty()) all.labels.insert(entry.sample.label);
       TORCH_CHECK(all.labelled == 0 || !entry.sample.label.empty(), "'", shards[entry.shard].string(), "': '",
-                  printable(entry.sample.picture), "' has no label (.cls or .json), and others have one");
+                  printable(entry.sample.encoded), "' has no label (.cls or .json), and others have one");
     }
   }
 
@@ -224,7 +224,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
     samples.classes = classes;
     samples.numbered = positions;
     for (const auto& [sample, shard] : entries) {
-      samples.add(sample.picture, sample.label.empty() ? -1 : numbers.at(sample.label),
+      samples.add(sample.encoded, sample.label.empty() ? -1 : numbers.at(sample.label),
                   {shard, static_cast<uint32_t>(sample.size), sample.offset});
     }
   }

@@ -18,13 +18,13 @@ namespace tpgm {
 /// its class: PART/CLASS/x.png, or in train.tar CLASS/x.png. Otherwise a class list is taken from classes.txt
 /// or classnames.txt beside the first shard, and labels without one are their own names.
 ///
-/// Reads the headers of all shards, and later any picture by itself: shards need not be read in order, so
+/// Reads the headers of all shards, and later any image by itself: shards need not be read in order, so
 /// batches are shuffled over all of them. Throws c10::Error.
 std::vector<Samples> read_tar_shards(const std::vector<std::filesystem::path>& shards);
 
 /// What a shard holds, for read_tar_shards: samples in order.
 struct ShardSample {
-  std::string key, picture;  // "train/000001", "train/000001.jpg"
+  std::string key, encoded;  // "train/000001", "train/000001.jpg"
   std::string label;         // empty if there is none
   uint64_t offset = 0, size = 0;
 };

@@ -80,7 +80,7 @@ std::optional<TarEntry> TarReader::next() {
     if (at_ == 0 && file_size_ >= 2) {
       read_(0, start, 2);
       if (std::memcmp(start, "\x1f\x8b", 2) == 0) {
-        throw Malformed{"it is compressed", "unpack it with gunzip: pictures are compressed already"};
+        throw Malformed{"it is compressed", "unpack it with gunzip: images are compressed already"};
       }
     }
     require(file_size_ - at_ >= kTarBlock, "byte {}: it ends in the middle of a header", at_);

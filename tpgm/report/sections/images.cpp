@@ -1,4 +1,4 @@
-// Pictures that the methods do not agree on.
+// Images that the methods do not agree on.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostPictures = 16, kMostAnswers = 5;
+constexpr size_t kMostImages = 16, kMostAnswers = 5;
 constexpr int64_t kLargest = 96;          // pixels of a side
 constexpr size_t kMostBytes = 32 * 1024;  // of a file that is shown as it is
 
-/// What each of the rows takes each picture of each test for.
+/// What each of the rows takes each image of each test for.
 struct Player {
   const ReportRow* row;
   NamedTensors predictions;
@@ -64,7 +64,7 @@ std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& t
   return players;
 }
 
-// By whom the pictures are chosen: the model before, fine-tuned, and ours; or else whoever is there.
+// By whom the images are chosen: the model before, fine-tuned, and ours; or else whoever is there.
 std::vector<const Player*> judges_of(const std::vector<Player>& players) {
   std::vector<const Player*> judges;
   const auto add = [&](std::initializer_list<RowKind> kinds) {
@@ -90,13 +90,13 @@ std::vector<const Player*> judges_of(const std::vector<Player>& players) {
 std::string thumbnail(const Samples& samples, int64_t index) {
   try {
     const std::string bytes = samples.read(index);
-    tpgm::Picture picture{std::string_view(bytes)};
-    const int64_t width = picture.width(), height = picture.height(), side = std::max(width, height);
+    tpgm::EncodedImage image{std::string_view(bytes)};
+    const int64_t width = image.width(), height = image.height(), side = std::max(width, height);
     if (side <= kLargest && bytes.size() <= kMostBytes && bytes.starts_with("\x89PNG")) return bytes;
     const auto scaled = [&](int64_t size) {
       return side <= kLargest ? size : std::max<int64_t>(1, (size * kLargest + side / 2) / side);
     };
-    const Image image = picture.decode();
+    const Image image = image.decode();
     return encode_png(
         side <= kLargest ? image : resize(image, scaled(width), scaled(height), Interpolation::kBicubic));
   } catch (const Malformed&) {
@@ -104,19 +104,19 @@ std::string thumbnail(const Samples& samples, int64_t index) {
   }
 }
 
-/// Pictures about which the judges are right and wrong in one way, test by test.
+/// Images about which the judges are right and wrong in one way, test by test.
 struct Kind {
-  std::vector<bool> right;                    // of each judge
-  std::vector<std::vector<size_t>> pictures;  // of each test, by their places in it
+  std::vector<bool> right;                  // of each judge
+  std::vector<std::vector<size_t>> images;  // of each test, by their places in it
   size_t count = 0;
 };
 
 // How many there are of each.
 Table table_of(const std::vector<Kind>& kinds, const std::vector<const Player*>& judges, int64_t all) {
   Table table;
-  table.caption = fmt::format("Of {} test pictures, those on which they disagree", grouped(all));
+  table.caption = fmt::format("Of {} test images, those on which they disagree", grouped(all));
   for (const auto* judge : judges) table.columns.push_back(judge->row->name);
-  table.columns.emplace_back("pictures");
+  table.columns.emplace_back("images");
   for (const auto& kind : kinds) {
     auto& row = table.rows.emplace_back();
     for (const bool right : kind.right) row.emplace_back(right ? "✓" : "✗");
@@ -153,7 +153,7 @@ std::vector<Kind> kinds_of(const std::vector<const Player*>& judges, const std::
       if (!known) continue;
       for (auto& kind : kinds) {
         if (kind.right != right) continue;
-        kind.pictures[t].push_back(i);
+        kind.images[t].push_back(i);
         ++kind.count;
       }
     }
@@ -169,12 +169,12 @@ struct Choice {
 std::vector<Choice> choose(std::vector<Kind> kinds, size_t tests) {
   std::vector<Choice> choices;
   std::vector<size_t> turn(kinds.size());
-  for (bool any = true; any && choices.size() < kMostPictures;) {
+  for (bool any = true; any && choices.size() < kMostImages;) {
     any = false;
-    for (size_t k = 0; k < kinds.size() && choices.size() < kMostPictures; ++k) {
+    for (size_t k = 0; k < kinds.size() && choices.size() < kMostImages; ++k) {
       for (size_t tries = 0; tries < tests; ++tries) {
         const size_t test = turn[k]++ % tests;
-        auto& left = kinds[k].pictures[test];
+        auto& left = kinds[k].images[test];
         if (left.empty()) continue;
         const auto middle = left.begin() + static_cast<std::ptrdiff_t>(left.size() / 2);
         choices.push_back({k, test, *middle});
@@ -191,22 +191,22 @@ std::vector<Choice> choose(std::vector<Kind> kinds, size_t tests) {
 
 }  // namespace
 
-Section picture_section(const RunSet& runs, Origins& origins) {
-  Section section{"Pictures on which the methods disagree", {}};
+Section image_section(const RunSet& runs, Origins& origins) {
+  Section section{"Images on which the methods disagree", {}};
   const auto say = [&](const std::string& text) {
     section.blocks.emplace_back(Paragraph{text});
     return section;
   };
   const auto& origin = origins.of(runs.rows.front().run());
   if (origin.tests.empty())
-    return say(fmt::format("The test pictures cannot be opened any more: {}.", origin.trouble));
+    return say(fmt::format("The test images cannot be opened any more: {}.", origin.trouble));
   auto tests = origin.tests;  // what is out of distribution is looked at first
   std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return !test.id; });
   const auto players = players_of(runs, tests);
   const auto judges = judges_of(players);
   if (judges.size() < 2)
     return say(
-        "Fewer than two of the methods left predictions for these pictures (predictions.safetensors in their "
+        "Fewer than two of the methods left predictions for these images (predictions.safetensors in their "
         "run "
         "folders, which older runs did not write).");
 
@@ -228,15 +228,15 @@ Section picture_section(const RunSet& runs, Origins& origins) {
     const std::string png = thumbnail(*test.subset.samples, index);
     if (png.empty()) continue;
     const int64_t label = test.subset.samples->label(index);
-    auto& picture = gallery.pictures.emplace_back();
-    picture.png = png;
-    picture.alt = fmt::format("{} ({})", name(label), printable(test.name));
+    auto& image = gallery.images.emplace_back();
+    image.png = png;
+    image.alt = fmt::format("{} ({})", name(label), printable(test.name));
     for (const auto& player : players) {
       const int64_t says = player.says(test, choice.place);
-      picture.answers.push_back({player.row->name, says < 0 ? "–" : name(says), says == label});
+      image.answers.push_back({player.row->name, says < 0 ? "–" : name(says), says == label});
     }
   }
-  if (gallery.pictures.empty()) return section;
+  if (gallery.images.empty()) return section;
   say("Some of every kind, from every test in turn, out of distribution first, and each time the middle one "
       "of "
       "those that are left: nobody picked them. The first seed of each method.");

@@ -146,7 +146,7 @@ std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, con
             subtitle_of(runs),
             {result_section(runs, table), plane_section(runs), distance_section(runs, origins),
              ratio_section(runs, origins), radius_section(runs, origins), training_section(runs),
-             picture_section(runs, origins), recipe_section(runs)}};
+             image_section(runs, origins), recipe_section(runs)}};
 
   fs::path folder = html;
   folder.replace_extension();

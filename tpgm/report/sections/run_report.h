@@ -1,4 +1,4 @@
-// A page about runs: numbers, curves, layers, pictures, and how to do it again.
+// A page about runs: numbers, curves, layers, images, and how to do it again.
 #pragma once
 
 #include <filesystem>

@@ -43,6 +43,6 @@ Section distance_section(const RunSet& runs, Origins& origins);
 Section ratio_section(const RunSet& runs, Origins& origins);
 Section radius_section(const RunSet& runs, Origins& origins);
 Section training_section(const RunSet& runs);
-Section picture_section(const RunSet& runs, Origins& origins);
+Section image_section(const RunSet& runs, Origins& origins);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Pictures against Pillow: sound ones, damaged ones, parts of them, and what is no picture at all.
+// Images against Pillow: sound ones, damaged ones, parts of them, and what is no image at all.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <gtest/gtest.h>
@@ -52,12 +52,12 @@ struct Outcome {
 
 Outcome decoded(const std::string& bytes) {
   try {
-    Picture picture(bytes);
-    Image image = picture.decode();
-    EXPECT_EQ(image.width, picture.width());
-    EXPECT_EQ(image.height, picture.height());
+    EncodedImage encoded(bytes);
+    Image image = encoded.decode();
+    EXPECT_EQ(image.width, encoded.width());
+    EXPECT_EQ(image.height, encoded.height());
     EXPECT_EQ(image.channels, 3);
-    EXPECT_EQ(picture.decode().pixels, image.pixels) << "once more";
+    EXPECT_EQ(encoded.decode().pixels, image.pixels) << "once more";
     return {std::move(image), ""};
   } catch (const Malformed& malformed) {
     EXPECT_FALSE(malformed.reason.empty());
@@ -67,7 +67,7 @@ Outcome decoded(const std::string& bytes) {
 
 std::string refusal(const std::string& bytes, int64_t max_pixels = kMaxPixels) {
   try {
-    Picture(bytes, max_pixels).decode();
+    EncodedImage(bytes, max_pixels).decode();
   } catch (const Malformed& malformed) {
     return malformed.reason;
   }
@@ -155,7 +155,7 @@ const std::set<std::string> kStricter{
 // Read all the same: a chunk that nobody needs is too short.
 const std::set<std::string> kLooser{"short_gama.png", "short_trns.png"};
 
-TEST(Picture, HasPillowsPixels) {
+TEST(EncodedImage, HasPillowsPixels) {
   for (const auto& item : load_state_dict(folder() / "pixels.safetensors")) {
     SCOPED_TRACE(item.key());
     const auto outcome = decoded(read_bytes(folder() / item.key()));
@@ -168,14 +168,14 @@ TEST(Picture, HasPillowsPixels) {
   }
 }
 
-TEST(Picture, RefusesWhatPillowRefuses) {
+TEST(EncodedImage, RefusesWhatPillowRefuses) {
   for (const auto& [name, error] : cases().at("refused").items()) {
     SCOPED_TRACE(name + ": " + error.get<std::string>());
     EXPECT_EQ(decoded(read_bytes(folder() / name)).image.has_value(), kLooser.contains(name));
   }
 }
 
-TEST(Picture, TakesDamageAsPillowDoes) {
+TEST(EncodedImage, TakesDamageAsPillowDoes) {
   int refused = 0, taken = 0;
   for (const auto& damage : cases().at("damaged")) {
     SCOPED_TRACE(damage.dump());
@@ -215,7 +215,7 @@ TEST(Formats, AreKnownByContentAndBySuffix) {
     EXPECT_FALSE(has_image_suffix(name)) << name;
 }
 
-TEST(Picture, NamesWhatItIsNot) {
+TEST(EncodedImage, NamesWhatItIsNot) {
   const auto of = [](const std::string& name) { return refusal(read_bytes(folder() / name)); };
   EXPECT_NE(of("other.gif").find("GIF"), std::string::npos);
   EXPECT_NE(of("other.webp").find("WebP"), std::string::npos);
@@ -249,7 +249,7 @@ std::string jpeg_claiming(const std::string& name, uint32_t width, uint32_t heig
   return bytes;
 }
 
-// A megabyte a round, in a chunk that no picture needs.
+// A megabyte a round, in a chunk that no image needs.
 std::string png_with_packed_text(int rounds) {
   std::string text = "zTXtk";
   text += std::string(2, '\0');
@@ -282,16 +282,16 @@ long peak_kib() {
   return usage.ru_maxrss;
 }
 
-TEST(Picture, RefusesBombsBeforeItAllocates) {
+TEST(EncodedImage, RefusesBombsBeforeItAllocates) {
   const std::string packed_text = png_with_packed_text(64);
   const std::string long_chunk = read_bytes(folder() / "huge_chunk.png");  // 2 GiB of 141 bytes
   const auto start = std::chrono::steady_clock::now();
   std::ofstream("/proc/self/clear_refs") << 5;  // the peak is that of earlier tests otherwise
   const long before = peak_kib();
-  EXPECT_THROW(Picture picture(long_chunk), Malformed);
+  EXPECT_THROW(EncodedImage encoded(long_chunk), Malformed);
   EXPECT_LT(peak_kib() - before, 16 << 10) << "for a chunk's claim";
   try {
-    Picture picture(packed_text);
+    EncodedImage encoded(packed_text);
   } catch (const Malformed&) {  // either will do
   }
   EXPECT_LT(peak_kib() - before, 16 << 10) << "for text";
@@ -299,12 +299,12 @@ TEST(Picture, RefusesBombsBeforeItAllocates) {
        {png_claiming(100'000, 100'000), png_claiming(0x7fffffff, 0x7fffffff),
         png_claiming(0xffffffff, 0xffffffff), png_claiming(kMaxPixels + 1, 1), png_claiming(1, 0x7fffffff),
         jpeg_claiming("420.jpg", 65500, 65500), jpeg_claiming("progressive.jpg", 65500, 65500)}) {
-    EXPECT_THROW(Picture picture(bytes), Malformed);
+    EXPECT_THROW(EncodedImage encoded(bytes), Malformed);
   }
   // Allowed, but so far only looked at.
   for (const auto& bytes : {png_claiming(13'000, 13'000), jpeg_claiming("420.jpg", 13'000, 13'000),
                             jpeg_claiming("progressive.jpg", 13'000, 13'000)}) {
-    EXPECT_EQ(Picture(bytes).width(), 13'000);
+    EXPECT_EQ(EncodedImage(bytes).width(), 13'000);
   }
   EXPECT_LT(peak_kib() - before, 16 << 10);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
@@ -313,52 +313,53 @@ TEST(Picture, RefusesBombsBeforeItAllocates) {
   for (const std::string name : {"rgb_8.png", "420.jpg", "grey_1_interlaced.png", "cmyk.jpg"}) {
     SCOPED_TRACE(name);
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
-    const int64_t pixels = picture.width() * picture.height();
-    EXPECT_THROW(Picture(bytes, pixels - 1), Malformed);
-    EXPECT_EQ(Picture(bytes, pixels).width(), picture.width());
+    EncodedImage encoded(bytes);
+    const int64_t pixels = encoded.width() * encoded.height();
+    EXPECT_THROW(EncodedImage(bytes, pixels - 1), Malformed);
+    EXPECT_EQ(EncodedImage(bytes, pixels).width(), encoded.width());
   }
 }
 
-TEST(Picture, PartsAreThoseOfTheWhole) {
+TEST(EncodedImage, PartsAreThoseOfTheWhole) {
   for (const auto& name : files_named("parts_")) {
     SCOPED_TRACE(name);
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
-    const Image whole = picture.decode();
-    for (const auto& box : boxes(picture.width(), picture.height(), 300, 1)) {
-      ASSERT_TRUE(equal(picture.decode(box), crop(whole, box))) << words(box);
-      ASSERT_TRUE(equal(Picture(bytes).decode(box), crop(whole, box))) << words(box) << ", of a new object";
+    EncodedImage encoded(bytes);
+    const Image whole = encoded.decode();
+    for (const auto& box : boxes(encoded.width(), encoded.height(), 300, 1)) {
+      ASSERT_TRUE(equal(encoded.decode(box), crop(whole, box))) << words(box);
+      ASSERT_TRUE(equal(EncodedImage(bytes).decode(box), crop(whole, box)))
+          << words(box) << ", of a new object";
     }
-    EXPECT_TRUE(equal(picture.decode(), whole)) << "after all of that";
+    EXPECT_TRUE(equal(encoded.decode(), whole)) << "after all of that";
   }
 }
 
-TEST(Picture, SmallOnesHavePartsToo) {
+TEST(EncodedImage, SmallOnesHavePartsToo) {
   for (const std::string name : {"1x1.jpg", "7x3.jpg", "8x8.jpg", "17x31.jpg", "1x40.jpg", "40x1.jpg",
                                  "ycck.jpg", "141.jpg", "1x1_interlaced.png", "5x4_interlaced.png"}) {
     SCOPED_TRACE(name);
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
-    const Image whole = picture.decode();
-    for (const auto& box : boxes(picture.width(), picture.height(), 60, 2)) {
-      ASSERT_TRUE(equal(picture.decode(box), crop(whole, box))) << words(box);
-      const Image fast = picture.decode_fast(box, 1, 1);
+    EncodedImage encoded(bytes);
+    const Image whole = encoded.decode();
+    for (const auto& box : boxes(encoded.width(), encoded.height(), 60, 2)) {
+      ASSERT_TRUE(equal(encoded.decode(box), crop(whole, box))) << words(box);
+      const Image fast = encoded.decode_fast(box, 1, 1);
       ASSERT_TRUE(fast.width >= 1 && fast.height >= 1 && fast.channels == 3) << words(box);
     }
   }
 }
 
-TEST(Picture, FastPartsAreLargeEnough) {
+TEST(EncodedImage, FastPartsAreLargeEnough) {
   for (const auto& name : files_named("parts_")) {
     SCOPED_TRACE(name);
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
+    EncodedImage encoded(bytes);
     Random random(3, 0, 0);
-    for (const auto& box : boxes(picture.width(), picture.height(), 300, 4)) {
+    for (const auto& box : boxes(encoded.width(), encoded.height(), 300, 4)) {
       const int64_t width = 1 + random.integer(std::min<int64_t>(box.width, 40)),
                     height = 1 + random.integer(std::min<int64_t>(box.height, 40));
-      const Image fast = picture.decode_fast(box, width, height);
+      const Image fast = encoded.decode_fast(box, width, height);
       ASSERT_GE(fast.width, width) << words(box);
       ASSERT_GE(fast.height, height) << words(box);
       // The pixels of one of libjpeg's scales that touch the box.
@@ -374,23 +375,23 @@ TEST(Picture, FastPartsAreLargeEnough) {
   }
 }
 
-TEST(Picture, FastPartsAreNear) {
+TEST(EncodedImage, FastPartsAreNear) {
   for (const auto& name : files_named("calm_")) {
     SCOPED_TRACE(name);
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
-    const Image whole = picture.decode();
+    EncodedImage encoded(bytes);
+    const Image whole = encoded.decode();
     Random random(5, 0, 0);
     double sum = 0, largest = 0;
     int count = 0;
-    for (const auto& box : boxes(picture.width(), picture.height(), 400, 6)) {
+    for (const auto& box : boxes(encoded.width(), encoded.height(), 400, 6)) {
       if (box.width < 24 || box.height < 24) continue;  // a pixel more at the border is much of those
       const int64_t width = 8 + random.integer(box.width - 7), height = 8 + random.integer(box.height - 7);
       const auto same_size = [&](const Image& image) {
         return resize(image, width, height, Interpolation::kBilinear);
       };
       const double difference =
-          mean_difference(same_size(picture.decode_fast(box, width, height)), same_size(crop(whole, box)));
+          mean_difference(same_size(encoded.decode_fast(box, width, height)), same_size(crop(whole, box)));
       sum += difference;
       largest = std::max(largest, difference);
       ++count;
@@ -402,60 +403,60 @@ TEST(Picture, FastPartsAreNear) {
   }
 }
 
-TEST(Picture, FastIsSmallerWhereThatIsEnough) {
+TEST(EncodedImage, FastIsSmallerWhereThatIsEnough) {
   const std::string bytes = read_bytes(folder() / "parts_420.jpg");
-  Picture picture(bytes);
-  const Box all{0, 0, picture.width(), picture.height()};
+  EncodedImage encoded(bytes);
+  const Box all{0, 0, encoded.width(), encoded.height()};
   const std::map<int64_t, int64_t> widths{{150, 150}, {76, 150}, {75, 75}, {38, 75},
                                           {37, 38},   {18, 19},  {1, 19}};
-  for (const auto& [asked, expected] : widths) EXPECT_EQ(picture.decode_fast(all, asked, 1).width, expected);
-  EXPECT_EQ(picture.decode_fast(all, 1, 118).height, 118) << "the height asked for counts as well";
-  EXPECT_EQ(picture.decode_fast(all, 1000, 1000).width, 150) << "nothing is made larger";
+  for (const auto& [asked, expected] : widths) EXPECT_EQ(encoded.decode_fast(all, asked, 1).width, expected);
+  EXPECT_EQ(encoded.decode_fast(all, 1, 118).height, 118) << "the height asked for counts as well";
+  EXPECT_EQ(encoded.decode_fast(all, 1000, 1000).width, 150) << "nothing is made larger";
 }
 
-TEST(Picture, DecodedOnesAreTheSame) {
+TEST(EncodedImage, DecodedOnesAreTheSame) {
   const std::string bytes = read_bytes(folder() / "parts_rgb.png");
-  Picture encoded(bytes);
-  Picture picture(std::make_shared<Image>(encoded.decode()));
-  EXPECT_EQ(picture.width(), encoded.width());
-  EXPECT_EQ(picture.height(), encoded.height());
-  EXPECT_TRUE(equal(picture.decode(), encoded.decode()));
-  for (const auto& box : boxes(picture.width(), picture.height(), 50, 5)) {
-    ASSERT_TRUE(equal(picture.decode(box), encoded.decode(box))) << words(box);
-    ASSERT_TRUE(equal(picture.decode_fast(box, 5, 5), encoded.decode_fast(box, 5, 5))) << words(box);
+  EncodedImage encoded(bytes);
+  EncodedImage encoded(std::make_shared<Image>(encoded.decode()));
+  EXPECT_EQ(encoded.width(), encoded.width());
+  EXPECT_EQ(encoded.height(), encoded.height());
+  EXPECT_TRUE(equal(encoded.decode(), encoded.decode()));
+  for (const auto& box : boxes(encoded.width(), encoded.height(), 50, 5)) {
+    ASSERT_TRUE(equal(encoded.decode(box), encoded.decode(box))) << words(box);
+    ASSERT_TRUE(equal(encoded.decode_fast(box, 5, 5), encoded.decode_fast(box, 5, 5))) << words(box);
   }
-  test::error_of([] { Picture grey(std::make_shared<Image>(4, 4, 1)); });
-  test::error_of([] { Picture nothing(std::shared_ptr<const Image>{}); });
+  test::error_of([] { EncodedImage grey(std::make_shared<Image>(4, 4, 1)); });
+  test::error_of([] { EncodedImage nothing(std::shared_ptr<const Image>{}); });
 }
 
-TEST(Picture, BoxesLieInside) {
+TEST(EncodedImage, BoxesLieInside) {
   for (const std::string name : {"parts_420.jpg", "parts_rgb.png"}) {
     const std::string bytes = read_bytes(folder() / name);
-    Picture picture(bytes);
-    const int64_t width = picture.width(), height = picture.height(), huge = INT64_MAX;
+    EncodedImage encoded(bytes);
+    const int64_t width = encoded.width(), height = encoded.height(), huge = INT64_MAX;
     for (const Box& box :
          {Box{-1, 0, 4, 4}, Box{0, -1, 4, 4}, Box{0, 0, 0, 4}, Box{0, 0, 4, 0}, Box{0, 0, -3, 4},
           Box{width, 0, 1, 1}, Box{0, height, 1, 1}, Box{0, 0, width + 1, 1}, Box{1, 1, width, 1},
           Box{1, 1, 1, height}, Box{huge, 0, 1, 1}, Box{1, 0, huge, 1}, Box{0, 1, 1, huge}}) {
       SCOPED_TRACE(words(box));
-      test::error_of([&] { picture.decode(box); });
-      test::error_of([&] { picture.decode_fast(box, 1, 1); });
+      test::error_of([&] { encoded.decode(box); });
+      test::error_of([&] { encoded.decode_fast(box, 1, 1); });
     }
-    EXPECT_EQ(picture.decode().width, width) << "still of use";
+    EXPECT_EQ(encoded.decode().width, width) << "still of use";
   }
 }
 
-TEST(Picture, IsOfUseAfterARefusal) {
+TEST(EncodedImage, IsOfUseAfterARefusal) {
   std::string bytes = read_bytes(folder() / "parts_420.jpg");
   bytes.resize(bytes.size() / 2);
-  Picture picture(bytes);
-  for (int i = 0; i < 3; ++i) EXPECT_THROW(picture.decode(), Malformed);
-  EXPECT_EQ(picture.decode({0, 0, 20, 10}).height, 10) << "the damage is elsewhere";
-  EXPECT_THROW(picture.decode(), Malformed);
+  EncodedImage encoded(bytes);
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(encoded.decode(), Malformed);
+  EXPECT_EQ(encoded.decode({0, 0, 20, 10}).height, 10) << "the damage is elsewhere";
+  EXPECT_THROW(encoded.decode(), Malformed);
 }
 
-// Each scan costs a pass over all of the picture: a few bytes that take minutes.
-TEST(Picture, RefusesScansWithoutEnd) {
+// Each scan costs a pass over all of the image: a few bytes that take minutes.
+TEST(EncodedImage, RefusesScansWithoutEnd) {
   std::string bytes = jpeg_claiming("progressive.jpg", 2000, 2000);
   const size_t scan = bytes.rfind("\xff\xda");
   const std::string last = bytes.substr(scan, bytes.size() - 2 - scan);
@@ -467,12 +468,12 @@ TEST(Picture, RefusesScansWithoutEnd) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
-TEST(Picture, ReadsWhatWeWrite) {
+TEST(EncodedImage, ReadsWhatWeWrite) {
   const std::string bytes = read_bytes(folder() / "calm_444.jpg");
-  const Image image = Picture(bytes).decode();
+  const Image image = EncodedImage(bytes).decode();
   const std::string png = encode_png(image), jpeg = encode_jpeg(image, 95);
-  EXPECT_TRUE(equal(Picture(png).decode(), image));
-  EXPECT_LT(mean_difference(Picture(jpeg).decode(), image), 3);
+  EXPECT_TRUE(equal(EncodedImage(png).decode(), image));
+  EXPECT_LT(mean_difference(EncodedImage(jpeg).decode(), image), 3);
 }
 
 }  // namespace

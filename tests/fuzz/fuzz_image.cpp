@@ -29,24 +29,24 @@ uint32_t number(const uint8_t* at) {
 }  // namespace
 
 FUZZ(bytes) {
-  std::unique_ptr<Picture> picture;
-  fuzz::parse_or_refuse(bytes.size(), [&] { picture = std::make_unique<Picture>(bytes, kPixels); });
-  if (!picture) return;
-  const int64_t width = picture->width(), height = picture->height();
+  std::unique_ptr<EncodedImage> encoded;
+  fuzz::parse_or_refuse(bytes.size(), [&] { encoded = std::make_unique<EncodedImage>(bytes, kPixels); });
+  if (!encoded) return;
+  const int64_t width = encoded->width(), height = encoded->height();
   fuzz::demand(width > 0 && height > 0 && width <= kPixels / height, "a size is within the limit");
-  const Image whole = image_or_refusal(bytes.size(), [&] { return picture->decode(); });
+  const Image whole = image_or_refusal(bytes.size(), [&] { return encoded->decode(); });
   const bool sound = whole.width > 0;
   fuzz::demand(!sound || (whole.width == width && whole.height == height),
-               "all of a picture is as large as it");
+               "all of an image is as large as it");
 
   Random random(std::hash<std::string_view>()(bytes), 0, 0);
   for (int i = 0; i < 2; ++i) {
     Box box{0, 0, 1 + random.integer(width), 1 + random.integer(height)};
     box.left = random.integer(width - box.width + 1);
     box.top = random.integer(height - box.height + 1);
-    const Image part = image_or_refusal(bytes.size(), [&] { return picture->decode(box); });
+    const Image part = image_or_refusal(bytes.size(), [&] { return encoded->decode(box); });
     fuzz::demand(part.width == 0 ? !sound : part.width == box.width && part.height == box.height,
-                 "a part of a picture is as large as its box");
+                 "a part of an image is as large as its box");
     for (int64_t y = 0; y < part.height && sound; ++y) {
       fuzz::demand(std::memcmp(part.row(y), whole.row(box.top + y) + 3 * box.left,
                                static_cast<size_t>(3 * box.width)) == 0,
@@ -54,7 +54,7 @@ FUZZ(bytes) {
     }
     const int64_t least_width = 1 + random.integer(box.width), least_height = 1 + random.integer(box.height);
     const Image rough =
-        image_or_refusal(bytes.size(), [&] { return picture->decode_fast(box, least_width, least_height); });
+        image_or_refusal(bytes.size(), [&] { return encoded->decode_fast(box, least_width, least_height); });
     fuzz::demand(rough.width == 0 ? !sound : rough.width >= least_width && rough.height >= least_height,
                  "a rough part is as large as asked for");
     fuzz::demand(rough.width <= box.width && rough.height <= box.height, "and no larger than its box");
