@@ -15,7 +15,7 @@ struct NormInputs {
 using Tensors = std::vector<Tensor>;
 
 const ResidualBackend& backend_on(torch::Device device) {
-  return device.is_cuda() ? residual_cuda_backend() : residual_cpu_backend();
+  return device.is_cuda() ? residual_cuda() : residual_cpu();
 }
 
 DType dtype_of(const Tensor& tensor) {

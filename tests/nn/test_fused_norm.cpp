@@ -238,8 +238,8 @@ TEST(MeanPool, HasATwinThatIsAtens) {
     const Tensor dx_expected = torch::autograd::grad({expected}, {x}, {dy})[0];
     const Tensor y = torch::empty_like(expected), dx = torch::empty_like(x);
     const kernels::NormMap map{kernels::DType::kFloat32, 3, side, side + 1, 8};
-    kernels::batch_norm_cpu_backend().mean_pool(map, x.const_data_ptr(), y.mutable_data_ptr(), nullptr);
-    kernels::batch_norm_cpu_backend().mean_pool_backward(map, dy.const_data_ptr(), dx.mutable_data_ptr(),
+    kernels::batch_norm_cpu().mean_pool(map, x.const_data_ptr(), y.mutable_data_ptr(), nullptr);
+    kernels::batch_norm_cpu().mean_pool_backward(map, dy.const_data_ptr(), dx.mutable_data_ptr(),
                                                          nullptr);
     EXPECT_LT(away(y, expected), 1e-6);
     EXPECT_LT(away(dx, dx_expected), 1e-6);
@@ -254,7 +254,7 @@ Tensor folded(const Tensor& x, int64_t front, int64_t back) {
   const Tensor y = torch::full({call.images, 16, call.lines(), call.columns()}, 7.f)
                        .contiguous(torch::MemoryFormat::ChannelsLast);
   call.x = x.const_data_ptr(), call.y = y.mutable_data_ptr();
-  kernels::batch_norm_cpu_backend().space_to_depth(call, nullptr);
+  kernels::batch_norm_cpu().space_to_depth(call, nullptr);
   return y;
 }
 

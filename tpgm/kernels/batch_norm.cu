@@ -793,7 +793,7 @@ void space_to_depth(const SpaceToDepth& call, void* stream) {
 
 }  // namespace
 
-const BatchNormBackend& batch_norm_cuda_backend() {
+const BatchNormBackend& batch_norm_cuda() {
   static const BatchNormBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
                                         backward, mean_pool,   mean_pool_backward, space_to_depth};
   return backend;

@@ -112,7 +112,7 @@ struct BatchNormBackend {
 };
 
 /// The CPU's is the oracle: plain loops.
-const BatchNormBackend& batch_norm_cpu_backend();
-const BatchNormBackend& batch_norm_cuda_backend();
+const BatchNormBackend& batch_norm_cpu();
+const BatchNormBackend& batch_norm_cuda();
 
 }  // namespace tpgm::kernels

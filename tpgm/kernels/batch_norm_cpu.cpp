@@ -258,7 +258,7 @@ void space_to_depth(const SpaceToDepth& call, void*) {
 
 }  // namespace
 
-const BatchNormBackend& batch_norm_cpu_backend() {
+const BatchNormBackend& batch_norm_cpu() {
   static const BatchNormBackend backend{vector,   trace_bytes, scratch_bytes,      statistics,    forward,
                                         backward, mean_pool,   mean_pool_backward, space_to_depth};
   return backend;

@@ -109,7 +109,7 @@ void run(const std::vector<Fold>& all, const ParallelFor&, void* stream) {
 
 }  // namespace
 
-const FoldNormBackend& fold_norm_cuda_backend() {
+const FoldNormBackend& fold_norm_cuda() {
   static const FoldNormBackend backend{run<true>, run<false>};
   return backend;
 }

@@ -35,8 +35,8 @@ struct FoldNormBackend {
   void (*backward)(const std::vector<Fold>&, const ParallelFor&, void* stream);
 };
 
-const FoldNormBackend& fold_norm_cpu_backend();
+const FoldNormBackend& fold_norm_cpu();
 /// A launch for all of them.
-const FoldNormBackend& fold_norm_cuda_backend();
+const FoldNormBackend& fold_norm_cuda();
 
 }  // namespace tpgm::kernels

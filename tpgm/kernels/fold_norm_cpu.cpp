@@ -83,7 +83,7 @@ void backward(const std::vector<Fold>& all, const ParallelFor& parallel_for, voi
 
 }  // namespace
 
-const FoldNormBackend& fold_norm_cpu_backend() {
+const FoldNormBackend& fold_norm_cpu() {
   static const FoldNormBackend backend{forward, backward};
   return backend;
 }

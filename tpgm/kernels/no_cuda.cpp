@@ -19,11 +19,11 @@ namespace {
 
 }  // namespace
 
-const FoldNormBackend& fold_norm_cuda_backend() { refuse(); }
+const FoldNormBackend& fold_norm_cuda() { refuse(); }
 const Backend& cuda() { refuse(); }
-const BatchNormBackend& batch_norm_cuda_backend() { refuse(); }
+const BatchNormBackend& batch_norm_cuda() { refuse(); }
 const RadiiBackend& radii_cuda() { refuse(); }
-const ResidualBackend& residual_cuda_backend() { refuse(); }
+const ResidualBackend& residual_cuda() { refuse(); }
 bool is_timed(const Product&) { refuse(); }
 void time_algorithms(const Product&, void*, void*) { refuse(); }
 void multiply(const Product&, Choice, void*, void*) { refuse(); }

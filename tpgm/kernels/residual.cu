@@ -621,7 +621,7 @@ int64_t scratch_bytes(int64_t cols, int sums) {
 
 }  // namespace
 
-const ResidualBackend& residual_cuda_backend() {
+const ResidualBackend& residual_cuda() {
   static const ResidualBackend backend{
       8,        kMostNormCols,     scratch_bytes, add_layer_norm, add_layer_norm_backward,
       activate, activate_backward, column_sums};

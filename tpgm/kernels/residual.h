@@ -96,7 +96,7 @@ struct ResidualBackend {
 };
 
 /// The CPU's is the oracle: plain loops.
-const ResidualBackend& residual_cpu_backend();
-const ResidualBackend& residual_cuda_backend();
+const ResidualBackend& residual_cpu();
+const ResidualBackend& residual_cuda();
 
 }  // namespace tpgm::kernels

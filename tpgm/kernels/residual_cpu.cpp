@@ -170,7 +170,7 @@ int64_t scratch_bytes(int64_t, int) { return 0; }
 
 }  // namespace
 
-const ResidualBackend& residual_cpu_backend() {
+const ResidualBackend& residual_cpu() {
   static const ResidualBackend backend{1,
                                        std::numeric_limits<int64_t>::max(),
                                        scratch_bytes,

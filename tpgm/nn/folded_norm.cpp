@@ -45,7 +45,7 @@ kernels::Fold call_for(const NormToFold& each, double eps) {
 }
 
 const kernels::FoldNormBackend& backend_of(const at::Tensor& tensor) {
-  return tensor.is_cuda() ? kernels::fold_norm_cuda_backend() : kernels::fold_norm_cpu_backend();
+  return tensor.is_cuda() ? kernels::fold_norm_cuda() : kernels::fold_norm_cpu();
 }
 
 const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {

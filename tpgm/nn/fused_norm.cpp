@@ -24,7 +24,7 @@ using torch::autograd::tensor_list;
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
 const BatchNormBackend& backend_of(const at::Tensor& x) {
-  return x.is_cuda() ? kernels::batch_norm_cuda_backend() : kernels::batch_norm_cpu_backend();
+  return x.is_cuda() ? kernels::batch_norm_cuda() : kernels::batch_norm_cpu();
 }
 
 kernels::NormMap map_of(const at::Tensor& x) {
@@ -169,7 +169,7 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
     const c10::DeviceGuard guard(x.device());
     context->saved_data["sizes"] = x.sizes();
     const at::Tensor y = result_of(x, Pool::kMean);
-    kernels::batch_norm_cuda_backend().mean_pool(map_of(x), x.const_data_ptr(), y.mutable_data_ptr(),
+    kernels::batch_norm_cuda().mean_pool(map_of(x), x.const_data_ptr(), y.mutable_data_ptr(),
                                                  current_stream(x.device()));
     return y;
   }
@@ -180,7 +180,7 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
     const c10::DeviceGuard guard(dy.device());
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options().memory_format(kChannelsLast));
-    kernels::batch_norm_cuda_backend().mean_pool_backward(map_of(dx), dy.const_data_ptr(),
+    kernels::batch_norm_cuda().mean_pool_backward(map_of(dx), dy.const_data_ptr(),
                                                           dx.mutable_data_ptr(), current_stream(dx.device()));
     return {dx};
   }
@@ -192,7 +192,7 @@ bool suits(const at::Tensor& x) {
   if (x.numel() / x.size(1) > std::numeric_limits<int32_t>::max() / 2)
     return false;  // kernels count pixels in int
   const bool known = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
-  return known && x.size(1) % kernels::batch_norm_cuda_backend().vector(map_of(x).dtype) == 0 &&
+  return known && x.size(1) % kernels::batch_norm_cuda().vector(map_of(x).dtype) == 0 &&
          x.is_contiguous(kChannelsLast) && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
@@ -232,7 +232,7 @@ at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight) {
                 x.options().dtype(at::kBFloat16).requires_grad(false).memory_format(kChannelsLast));
   call.x = x.const_data_ptr();
   call.y = maps.mutable_data_ptr();
-  kernels::batch_norm_cuda_backend().space_to_depth(call, current_stream(x.device()));
+  kernels::batch_norm_cuda().space_to_depth(call, current_stream(x.device()));
   const at::Tensor folded = at::constant_pad_nd(weight, {1, 0, 1, 0})
                                 .reshape({weight.size(0), channels, cells, 2, cells, 2})
                                 .permute({0, 3, 5, 1, 2, 4})

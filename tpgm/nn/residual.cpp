@@ -26,7 +26,7 @@ using torch::autograd::tensor_list;
 thread_local int fuse_on_cpu = 0;
 
 const ResidualBackend& backend_of(const at::Tensor& x) {
-  return x.is_cuda() ? kernels::residual_cuda_backend() : kernels::residual_cpu_backend();
+  return x.is_cuda() ? kernels::residual_cuda() : kernels::residual_cpu();
 }
 
 bool suits(const at::Tensor& x, int64_t cols) {

@@ -22,7 +22,7 @@ namespace tpgm {
 struct StepOptions {
   /// bf16 by autocast; the parameters are fp32 masters.
   TORCH_ARG(bool, amp) = false;
-  /// On CUDA, and with one batch a step, record whole steps and replay them where batches have one shape.
+  /// On CUDA, and with one batch a step, capture whole steps and replay them where batches have one shape.
   TORCH_ARG(bool, cuda_graph) = true;
   /// Batches whose gradients are averaged into one step.
   TORCH_ARG(int64_t, batches) = 1;
@@ -70,7 +70,7 @@ class TrainingStep {
   /// train, or when weights or the optimizer's state have moved to other memory.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
-  /// True if step() would record or replay these, unless a radius batch, which is not known yet, has another
+  /// True if step() would capture or replay these, unless a radius batch, which is not known yet, has another
   /// shape. For a loop that wants to look at a loss before the update, and has backward() and update() for
   /// the others.
   bool captures(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
