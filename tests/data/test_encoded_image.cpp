@@ -417,13 +417,13 @@ TEST(EncodedImage, FastIsSmallerWhereThatIsEnough) {
 TEST(EncodedImage, DecodedOnesAreTheSame) {
   const std::string bytes = read_bytes(folder() / "parts_rgb.png");
   EncodedImage encoded(bytes);
-  EncodedImage encoded(std::make_shared<Image>(encoded.decode()));
-  EXPECT_EQ(encoded.width(), encoded.width());
-  EXPECT_EQ(encoded.height(), encoded.height());
-  EXPECT_TRUE(equal(encoded.decode(), encoded.decode()));
-  for (const auto& box : boxes(encoded.width(), encoded.height(), 50, 5)) {
-    ASSERT_TRUE(equal(encoded.decode(box), encoded.decode(box))) << words(box);
-    ASSERT_TRUE(equal(encoded.decode_fast(box, 5, 5), encoded.decode_fast(box, 5, 5))) << words(box);
+  EncodedImage decoded(std::make_shared<Image>(encoded.decode()));
+  EXPECT_EQ(decoded.width(), encoded.width());
+  EXPECT_EQ(decoded.height(), encoded.height());
+  EXPECT_TRUE(equal(decoded.decode(), encoded.decode()));
+  for (const auto& box : boxes(decoded.width(), decoded.height(), 50, 5)) {
+    ASSERT_TRUE(equal(decoded.decode(box), encoded.decode(box))) << words(box);
+    ASSERT_TRUE(equal(decoded.decode_fast(box, 5, 5), encoded.decode_fast(box, 5, 5))) << words(box);
   }
   test::error_of([] { EncodedImage grey(std::make_shared<Image>(4, 4, 1)); });
   test::error_of([] { EncodedImage nothing(std::shared_ptr<const Image>{}); });

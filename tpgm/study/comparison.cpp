@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 struct Test {
   std::string name, title;
@@ -50,7 +50,7 @@ std::vector<Test> tests_of(const PaperComparison& comparison) {
 
 double ours(const ComparedRow& row, const Test& test) {
   const auto* score = find_score(row, test.name);
-  return score == nullptr ? kNone : score->mean();
+  return score == nullptr ? kMissing : score->mean();
 }
 
 std::optional<PaperNumber> paper_number(const ComparedRow& row, const Test& test) {
@@ -59,7 +59,7 @@ std::optional<PaperNumber> paper_number(const ComparedRow& row, const Test& test
 
 double paper(const ComparedRow& row, const Test& test) {
   const auto number = paper_number(row, test);
-  return number ? number->mean : kNone;
+  return number ? number->mean : kMissing;
 }
 
 std::string text(double value) { return std::isfinite(value) ? fmt::format("{:.2f}", value) : "–"; }
@@ -82,7 +82,7 @@ double average(const ComparedRow& row, const std::vector<Test>& tests, bool id, 
     sum += number(row, test);
     ++count;
   }
-  return count > 0 ? sum / count : kNone;
+  return count > 0 ? sum / count : kMissing;
 }
 
 // One of the last columns: an average over tests, or its change against the first row in per cent.

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string file_name(std::string name) {
+std::string file_name_of(std::string name) {
   for (char& c : name) {
     if (c == '/' || c == ':') c = ',';
   }
@@ -64,7 +64,7 @@ TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options)
       given.erase("epochs");
     override_with(planned.recipe, given);
     scale_down(planned.recipe.settings, options.scale, given);
-    planned.recipe.settings["output"] = (folder_ / file_name(row.variant)).string();
+    planned.recipe.settings["output"] = (folder_ / file_name_of(row.variant)).string();
     rows_.push_back(std::move(planned));
   }
   outcomes_.resize(rows_.size());
@@ -177,7 +177,7 @@ std::optional<std::vector<Job>> TablePlan::resolve(size_t index, Outcomes& outco
     const auto& best = best_runs.front().job;
     if (dependency.option.empty()) {
       // Another best is another row: what was made from the one before stays beside it.
-      if (!best.swept.empty()) folder /= file_name(source.variant + "," + chosen_text(best.swept));
+      if (!best.swept.empty()) folder /= file_name_of(source.variant + "," + chosen_text(best.swept));
       continue;
     }
     recipe.settings.erase(dependency.key);

@@ -44,9 +44,9 @@ Dataset::Part radius_part(const Dataset& data, const std::string& name) {
 }
 
 /// Batches of radius data, one epoch after another.
-class RadiusBatches {
+class HeldOutBatches {
  public:
-  RadiusBatches(const SampleSubset& subset, const Images& images, int64_t batch_size)
+  HeldOutBatches(const SampleSubset& subset, const Images& images, int64_t batch_size)
       : loader_(subset, images.eval,
                 LoaderOptions(images.loader)
                     .batch_size(std::min(batch_size, subset.size()))
@@ -132,7 +132,7 @@ std::pair<double, double> ends_of(const std::vector<at::Tensor>& losses) {
 }
 
 Projected learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions& options, bool amp,
-                RadiusBatches& batches, const std::function<void(const at::Tensor&)>& progress) {
+                HeldOutBatches& batches, const std::function<void(const at::Tensor&)>& progress) {
   Projected result;
   result.mu = options.mu();
   Tpgm tpgm(model, anchor, options);
@@ -230,7 +230,7 @@ struct Projector::Impl {
   GivenClassifier finetuned;
   NamedTensors anchor;
   Dataset::Part part;
-  std::unique_ptr<RadiusBatches> batches;
+  std::unique_ptr<HeldOutBatches> batches;
   NamedTensors start{"Tensor"};  // what every mu begins with
   Metadata metadata;
 
@@ -249,7 +249,7 @@ Projector::Projector(ProjectOptions options, c10::Device device, const Say& note
   my.model().to(device);
   to_channels_last(my.model());
   const auto images = make_images(options.options, my.model(), my.finetuned.loaded.metadata, device);
-  my.batches = std::make_unique<RadiusBatches>(all_of(my.part), images, options.radius_batch_size);
+  my.batches = std::make_unique<HeldOutBatches>(all_of(my.part), images, options.radius_batch_size);
   for (const auto& item : state_dict(my.model())) my.start.insert(item.key(), item.value().cpu().clone());
 
   const Checkpoint pre(options.anchor), ft(options.checkpoint);

@@ -30,7 +30,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::string dump(const Json& json, int indent = -1) {
+std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -158,7 +158,7 @@ RunFolder RunFolder::open(const fs::path& path) {
 const fs::path& RunFolder::path() const { return impl_->path; }
 fs::path RunFolder::state_path() const { return impl_->path / "resume.safetensors"; }
 
-void RunFolder::log(const Json& line) { impl_->log->write(dump(line) + "\n"); }
+void RunFolder::log(const Json& line) { impl_->log->write(text_of(line) + "\n"); }
 
 void RunFolder::epoch(const Json& row) {
   std::string names, values;
@@ -168,7 +168,7 @@ void RunFolder::epoch(const Json& row) {
     if (value.is_string()) {
       values += value.get<std::string>();
     } else if (!value.is_null()) {
-      values += dump(value);
+      values += text_of(value);
     }
   }
   if (impl_->summary->size() == 0) impl_->summary->write(names + "\n");
@@ -222,7 +222,7 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   numbers["summary_bytes"] = impl_->summary->size();
   numbers["events_bytes"] = impl_->events->flush();
   Metadata metadata;
-  keys::kState.set(metadata, dump(numbers));
+  keys::kState.set(metadata, text_of(numbers));
   save_safetensors(tensors, state_path(), metadata);
 }
 
@@ -257,7 +257,7 @@ std::optional<RunFolder::State> RunFolder::load_state() {
 void RunFolder::finish(const Json& result) {
   impl_->write_radii();
   impl_->events->flush();
-  write_file(impl_->path / "result.json", dump(result, 2) + "\n");
+  write_file(impl_->path / "result.json", text_of(result, 2) + "\n");
   std::error_code ignored;
   fs::remove(state_path(), ignored);
 }

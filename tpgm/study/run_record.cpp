@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 [[noreturn]] void damaged(const fs::path& file, const char* why) {
   TORCH_CHECK(false, "[run] '", printable(file.string(), kMaxPath), "' is damaged: ", why);
@@ -49,7 +49,7 @@ auto read_json(const fs::path& file, const char* without_fields,
 }
 
 // NaN is written as null.
-double number_of(const Json& json) { return json.is_null() ? kNone : json.get<double>(); }
+double number_of(const Json& json) { return json.is_null() ? kUnknown : json.get<double>(); }
 
 std::vector<double> numbers_of(const Json& json) {
   std::vector<double> numbers;
@@ -146,7 +146,7 @@ EpochHistory read_epochs(const fs::path& run) {
     }
     const auto number = [&](const char* name) {
       const auto i = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-      return i < fields.size() ? parse_number<double>(fields[i]).value_or(kNone) : kNone;
+      return i < fields.size() ? parse_number<double>(fields[i]).value_or(kUnknown) : kUnknown;
     };
     const EpochRecord epoch{number("epoch"), number("train_loss"), number("selection_accuracy")};
     if (std::isfinite(epoch.epoch)) history.epochs.push_back(epoch);

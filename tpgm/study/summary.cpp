@@ -111,7 +111,7 @@ std::string accuracies(const SummaryRow& row, bool in_full) {
 }
 
 // "0.6 (within noise) and 3.8 points above FT", "0.6 points above FT and level with it".
-std::string beside(const std::vector<Difference>& all, const std::string& name) {
+std::string compared_text(const std::vector<Difference>& all, const std::string& name) {
   const auto mark = [](const Difference& d) { return d.is_noise() ? " (within noise)" : ""; };
   const auto side = [](const Difference& d) { return d.up() ? "above" : "below"; };
   const auto alone = [&](const Difference& d, const std::string& whom) {
@@ -245,7 +245,7 @@ std::string summary(const std::vector<SummaryRow>& all) {
     if (!ours) continue;
     last = ours;
     auto sentence = fmt::format("{} has {}", ours->name, accuracies(*ours, sentences.empty()));
-    if (ft) sentence += fmt::format(": {}", beside(differences(*ft, *ours, noise), ft->name));
+    if (ft) sentence += fmt::format(": {}", compared_text(differences(*ft, *ours, noise), ft->name));
     sentences.push_back(sentence + ".");
   }
   if (last) {
@@ -253,7 +253,7 @@ std::string summary(const std::vector<SummaryRow>& all) {
     if (wise)
       sentences.push_back(fmt::format(
           "{} has {}: {}.", which.empty() ? wise->name : fmt::format("{}, {},", which, wise->name),
-          accuracies(*wise, false), beside(differences(*last, *wise, noise), last->name)));
+          accuracies(*wise, false), compared_text(differences(*last, *wise, noise), last->name)));
   }
   for (const auto& sentence : {best_sentence(rows), noise.sentence()}) {
     if (!sentence.empty()) sentences.push_back(sentence);

@@ -35,12 +35,12 @@ class LiveBytes : public c10::MemoryReportingInfoBase {
   int64_t live_ = 0, most_ = 0;
 };
 
-int64_t peak_of(Setup& setup, int64_t images) {
+int64_t peak_of(Setup& setup, int64_t count) {
   Classifier& model = *setup.model;
   const int64_t size = model.backbone->image_size();
-  auto images = at::zeros({images, model.backbone->channels(), size, size}, at::TensorOptions(setup.device));
+  auto images = at::zeros({count, model.backbone->channels(), size, size}, at::TensorOptions(setup.device));
   if (setup.options.channels_last.value_or(false)) images = images.contiguous(at::MemoryFormat::ChannelsLast);
-  const auto labels = at::zeros({images}, at::TensorOptions(setup.device).dtype(at::kLong));
+  const auto labels = at::zeros({count}, at::TensorOptions(setup.device).dtype(at::kLong));
   auto live = std::make_shared<LiveBytes>();
   {
     const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);

@@ -49,7 +49,7 @@ struct Slot {
 };
 
 // Tensors that one call takes: of one type on one device, and with SGD all with a momentum or all without.
-struct Batch {
+struct ParameterBatch {
   bool fresh = false;
   std::vector<at::Tensor> parameters, gradients, first, second, steps;
 };
@@ -120,7 +120,7 @@ struct Rates {
 };
 
 // As torch.optim.SGD computes it tensor by tensor.
-void plain_sgd(Batch& batch, const OptimOptions& options, double weight_decay, double lr) {
+void plain_sgd(ParameterBatch& batch, const OptimOptions& options, double weight_decay, double lr) {
   auto steps = batch.gradients;
   if (weight_decay != 0) steps = at::_foreach_add(steps, batch.parameters, weight_decay);
   if (options.momentum() != 0) {
@@ -137,7 +137,7 @@ void plain_sgd(Batch& batch, const OptimOptions& options, double weight_decay, d
 
 // `lr` is a number, or a tensor with one on the parameters' device.
 template <class Rate>
-void take_fused_step(Batch& batch, const OptimOptions& options, double weight_decay, const Rate& lr) {
+void take_fused_step(ParameterBatch& batch, const OptimOptions& options, double weight_decay, const Rate& lr) {
   const auto& [beta1, beta2] = options.betas();
   switch (options.opt()) {
     case Opt::kSgd:
@@ -158,7 +158,7 @@ void take_fused_step(Batch& batch, const OptimOptions& options, double weight_de
   }
 }
 
-void take_cpu_step(Batch& batch, const OptimOptions& options, double weight_decay, double lr) {
+void take_cpu_step(ParameterBatch& batch, const OptimOptions& options, double weight_decay, double lr) {
   if (options.opt() == Opt::kSgd && c10::elementSize(batch.parameters[0].scalar_type()) == 2) {
     // LibTorch's fused kernel (to 2.13 at least) moves only the elements behind the last whole vector.
     plain_sgd(batch, options, weight_decay, lr);
@@ -205,8 +205,8 @@ struct Optimizer::Impl {
                               at::zeros({static_cast<int64_t>(groups.size())}, options.dtype(at::kFloat)));
   }
 
-  std::vector<Batch> batches(size_t g) {
-    std::vector<Batch> result;
+  std::vector<ParameterBatch> batches(size_t g) {
+    std::vector<ParameterBatch> result;
     const auto& parameters = groups[g].parameters;
     const auto all_slots = slots();
     for (size_t k = 0; k < parameters.size(); ++k) {
@@ -229,7 +229,7 @@ struct Optimizer::Impl {
           state.step = at::zeros({}, parameter.options().dtype(at::kFloat).requires_grad(false));
         }
       }
-      Batch& batch = find_or_add(result, [&](const Batch& each) {
+      ParameterBatch& batch = find_or_add(result, [&](const ParameterBatch& each) {
         return alike(each.parameters[0], parameter) && (!is_sgd() || each.fresh == fresh);
       });
       if (batch.parameters.empty()) batch.fresh = fresh;
@@ -278,7 +278,7 @@ void Optimizer::step() {
   std::vector<at::Device> computed;  // devices whose rates are those of this step
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
     const double weight_decay = impl_->groups[g].weight_decay;
-    for (Batch& batch : impl_->batches(g)) {
+    for (ParameterBatch& batch : impl_->batches(g)) {
       const at::Device device = batch.parameters[0].device();
       if (device.is_cpu()) {
         take_cpu_step(batch, impl_->options, weight_decay, impl_->lr * impl_->groups[g].lr_scale);

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-class DecodedImage : public ImageFormat {
+class DecodedImage : public ImageDecoder {
  public:
   explicit DecodedImage(std::shared_ptr<const Image> image) : image_(std::move(image)) {
     width = image_->width;
@@ -45,7 +45,7 @@ constexpr Signature kUnread[] = {
     {"<!DOCTYPE", "a web page"}, {"<html", "a web page"}, {"P6", "a PPM"},
 };
 
-std::unique_ptr<ImageFormat> open(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageDecoder> open(std::string_view encoded, int64_t max_pixels) {
   if (encoded.empty()) throw Malformed{"it is empty"};
   if (const auto* format = format_of(encoded)) return format->open(encoded, max_pixels);
   const auto* known = std::find_if(std::begin(kUnread), std::end(kUnread),
@@ -71,7 +71,7 @@ int64_t EncodedImage::height() const { return format_->height; }
 
 namespace {
 
-void check_box(const Box& box, const ImageFormat& encoded) {
+void check_box(const Box& box, const ImageDecoder& encoded) {
   TORCH_CHECK(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
                   box.width <= encoded.width - box.left && box.height <= encoded.height - box.top,
               "[Image] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,

@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-class ImageFormat;
+class ImageDecoder;
 
 /// Pillow's limit, above which it takes an image for a decompression bomb.
 inline constexpr int64_t kMaxPixels = 178'956'970;
@@ -46,7 +46,7 @@ class EncodedImage {
   Image decode_fast(const Box& box, int64_t width, int64_t height);
 
  private:
-  std::unique_ptr<ImageFormat> format_;
+  std::unique_ptr<ImageDecoder> format_;
 };
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Image formats: what Image asks of one, and the table of those that are read. A new one is a file and a
+// Image formats: what an EncodedImage asks of one, and the table of those that are read. A new one is a file and a
 // row in format.cpp.
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace tpgm {
 
-/// One file; the methods are Image's, and may each be called more than once.
-class ImageFormat {
+/// One encoded image; the methods are EncodedImage's, and may each be called more than once.
+class ImageDecoder {
  public:
-  virtual ~ImageFormat() = default;
+  virtual ~ImageDecoder() = default;
   virtual Image decode() = 0;
   virtual Image decode(const Box& box) = 0;
   virtual Image decode_fast(const Box& box, int64_t width, int64_t height) = 0;
@@ -28,7 +28,7 @@ struct ImageFormat {
   std::string_view magic;                  ///< what its files begin with
   std::vector<std::string_view> suffixes;  ///< ".jpg", ".jpeg"; new files take the first
   /// Reads no more than the header; throws Malformed.
-  std::unique_ptr<ImageFormat> (*open)(std::string_view encoded, int64_t max_pixels);
+  std::unique_ptr<ImageDecoder> (*open)(std::string_view encoded, int64_t max_pixels);
 };
 
 const std::vector<ImageFormat>& image_formats();
@@ -45,7 +45,7 @@ std::string format_suffixes();
 /// Throws Malformed unless both are positive and their product is at most `max_pixels`.
 void check_size(int64_t width, int64_t height, int64_t max_pixels);
 
-std::unique_ptr<ImageFormat> open_jpeg(std::string_view encoded, int64_t max_pixels);
-std::unique_ptr<ImageFormat> open_png(std::string_view encoded, int64_t max_pixels);
+std::unique_ptr<ImageDecoder> open_jpeg(std::string_view encoded, int64_t max_pixels);
+std::unique_ptr<ImageDecoder> open_png(std::string_view encoded, int64_t max_pixels);
 
 }  // namespace tpgm

@@ -53,7 +53,7 @@ void cmyk_to_rgb(const uint8_t* from, uint8_t* to, int64_t pixels) {
   }
 }
 
-class Jpeg : public ImageFormat {
+class Jpeg : public ImageDecoder {
  public:
   Jpeg(std::string_view encoded, int64_t max_pixels) : encoded_(encoded) {
     info_.err = jpeg_std_error(&errors_);
@@ -186,7 +186,7 @@ class Jpeg : public ImageFormat {
 
 }  // namespace
 
-std::unique_ptr<ImageFormat> open_jpeg(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageDecoder> open_jpeg(std::string_view encoded, int64_t max_pixels) {
   return std::make_unique<Jpeg>(encoded, max_pixels);
 }
 

@@ -116,7 +116,7 @@ class Reader {
   png_infop info_;
 };
 
-class Png : public ImageFormat {
+class Png : public ImageDecoder {
  public:
   Png(std::string_view encoded, int64_t max_pixels) : encoded_(encoded) {
     // The first chunk is the header, of which libpng would say less when it is wrong.
@@ -150,7 +150,7 @@ class Png : public ImageFormat {
 
 }  // namespace
 
-std::unique_ptr<ImageFormat> open_png(std::string_view encoded, int64_t max_pixels) {
+std::unique_ptr<ImageDecoder> open_png(std::string_view encoded, int64_t max_pixels) {
   return std::make_unique<Png>(encoded, max_pixels);
 }
 

@@ -16,7 +16,7 @@
 namespace tpgm {
 namespace {
 
-constexpr size_t kMostLines = 14;  // that a plot can tell apart
+constexpr size_t kMostCurves = 14;  // that a plot can tell apart
 
 /// Rows that differ in one numeric setting, by its value.
 struct Curve {
@@ -262,15 +262,15 @@ Section training_section(const RunSet& runs) {
   Plot loss{.title = "Training loss", .x_label = "epoch", .y_label = "loss", .series = {}};
   Plot accuracy{
       .title = "Accuracy on selection data", .x_label = "epoch", .y_label = "accuracy (%)", .series = {}};
-  for (size_t i = 0; i < std::min(trained.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(trained.size(), kMostCurves); ++i) {
     const auto& epochs = trained[i].first.epochs;
     const std::string name = fmt::format("{}", fmt::join(trained[i].second, ", "));
     add_finite(loss.series, name, epochs, &EpochRecord::train_loss);
     add_finite(accuracy.series, name, epochs, &EpochRecord::selection_accuracy);
   }
   std::string note = " The first seed of each.";
-  if (trained.size() > kMostLines)
-    note += fmt::format(" Of {} runs that were trained, the first {}.", trained.size(), kMostLines);
+  if (trained.size() > kMostCurves)
+    note += fmt::format(" Of {} runs that were trained, the first {}.", trained.size(), kMostCurves);
   if (!loss.series.empty())
     section.blocks.emplace_back(
         to_figure("training-loss", "Mean over the batches of an epoch, penalties left out." + note, loss));

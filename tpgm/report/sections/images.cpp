@@ -90,13 +90,13 @@ std::vector<const Player*> judges_of(const std::vector<Player>& players) {
 std::string thumbnail(const Samples& samples, int64_t index) {
   try {
     const std::string bytes = samples.read(index);
-    tpgm::EncodedImage image{std::string_view(bytes)};
-    const int64_t width = image.width(), height = image.height(), side = std::max(width, height);
+    tpgm::EncodedImage encoded{std::string_view(bytes)};
+    const int64_t width = encoded.width(), height = encoded.height(), side = std::max(width, height);
     if (side <= kLargest && bytes.size() <= kMostBytes && bytes.starts_with("\x89PNG")) return bytes;
     const auto scaled = [&](int64_t size) {
       return side <= kLargest ? size : std::max<int64_t>(1, (size * kLargest + side / 2) / side);
     };
-    const Image image = image.decode();
+    const Image image = encoded.decode();
     return encode_png(
         side <= kLargest ? image : resize(image, scaled(width), scaled(height), Interpolation::kBicubic));
   } catch (const Malformed&) {
