@@ -182,7 +182,7 @@ Run configure_project(CLI::App& app) {
       ->required();
   app.add_option(
       "--part", args->part,
-      "Of the radius data: a domain, or DOMAIN/SPLIT; default: the only part, or one called radius, "
+      "Part of the radius data: a domain, or DOMAIN/SPLIT; default: the only part, or one called radius, "
       "or train");
   app.add_option("--mu", args->mu,
                  "TPGM-C: weight of the squared radii in their loss; several (4e-3,1e-3,0) give a file each")
@@ -211,7 +211,7 @@ Run configure_project(CLI::App& app) {
       app, "--class-list",
       "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
       "the checkpoint says, else the data's");
-  flags.add(app, "--seed", "Of the order of the radius data");
+  flags.add(app, "--seed", "Random seed for the order of the radius data");
   flags.add_images(app);
   flags.add(app, "--cache");
   flags.add(app, "--device");

@@ -115,8 +115,8 @@ const Rules kTimmVit{
 
 }  // namespace
 
-const std::vector<Table>& tables() {
-  static const std::vector<Table> kTables{
+const std::vector<LayoutTable>& layout_tables() {
+  static const std::vector<LayoutTable> kTables{
       {Layout::kOpenAi, &find_family("clip-vit"), "visual.class_embedding", {&kOpenAiVit, &kOpenAiText}},
       {Layout::kOpenAi,
        &find_family("clip-resnet"),

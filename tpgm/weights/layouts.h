@@ -26,7 +26,7 @@ struct Rule {
 /// Two rules for one of our names are two ages of a layout; what we write is the first.
 using Rules = std::vector<Rule>;
 
-struct Table {
+struct LayoutTable {
   Layout layout;
   const Family* family;
   std::string_view signature;  // a name that no table after this one has
@@ -34,7 +34,7 @@ struct Table {
   std::string_view missing = "";  // what newer files leave out before all names
 };
 /// Those of other libraries, in the order in which to try them.
-const std::vector<Table>& tables();
+const std::vector<LayoutTable>& layout_tables();
 
 /// What checkpoints hold beside the model.
 struct Leftover {

@@ -22,10 +22,10 @@ namespace {
 // Of two encoders that were trained side by side, the one that is meant.
 constexpr std::array<std::string_view, 3> kPreferred{"base_encoder.", "student.", "encoder_q."};
 
-const Table* find_table(Layout layout, const Family& family) {
-  static const Table kOwn{Layout::kTpgm, nullptr, "", {}};  // there is nothing to rename
+const LayoutTable* find_table(Layout layout, const Family& family) {
+  static const LayoutTable kOwn{Layout::kTpgm, nullptr, "", {}};  // there is nothing to rename
   if (layout == Layout::kTpgm && *family.recognition) return &kOwn;
-  for (const auto& table : tables()) {
+  for (const auto& table : layout_tables()) {
     if (table.layout == layout && table.family == &family) return &table;
   }
   return nullptr;
@@ -106,7 +106,7 @@ struct Match {
   size_t part = 0;  // of q, k, v
 };
 
-std::optional<Match> match_theirs(const Table& table, const std::string& name) {
+std::optional<Match> match_theirs(const LayoutTable& table, const std::string& name) {
   for (const auto* rules : table.rules) {
     for (const auto& rule : *rules) {
       const auto patterns = patterns_of(rule);
@@ -118,7 +118,7 @@ std::optional<Match> match_theirs(const Table& table, const std::string& name) {
   return std::nullopt;
 }
 
-std::optional<Match> match_ours(const Table& table, const std::string& name) {
+std::optional<Match> match_ours(const LayoutTable& table, const std::string& name) {
   for (const auto* rules : table.rules) {
     for (const auto& rule : *rules) {
       if (auto texts = match(rule.ours, name)) return Match{&rule, std::move(*texts)};
@@ -204,7 +204,7 @@ Layout parse_layout(const std::string& text) {
 std::vector<Layout> layouts_of(const Family& family) {
   std::vector<Layout> layouts;
   if (*family.recognition) layouts.push_back(Layout::kTpgm);
-  for (const auto& table : tables()) {
+  for (const auto& table : layout_tables()) {
     const bool fresh = std::find(layouts.begin(), layouts.end(), table.layout) == layouts.end();
     if (table.family == &family && fresh) layouts.push_back(table.layout);
   }
@@ -216,7 +216,7 @@ std::optional<Recognised> recognise(const std::vector<std::string>& names) {
     if (const auto prefix = prefix_of(signature, names))
       return Recognised{Layout::kTpgm, family, *prefix, ""};
   }
-  for (const auto& table : tables()) {
+  for (const auto& table : layout_tables()) {
     if (const auto prefix = prefix_of(table.signature, names))
       return Recognised{table.layout, table.family, *prefix, std::string(table.missing)};
   }
@@ -224,7 +224,7 @@ std::optional<Recognised> recognise(const std::vector<std::string>& names) {
 }
 
 Renamed to_ours(const NamedTensors& tensors, const Recognised& recognised) {
-  const Table* table = find_table(recognised.layout, *recognised.family);
+  const LayoutTable* table = find_table(recognised.layout, *recognised.family);
   TORCH_CHECK(table != nullptr, "[to_ours] a ", recognised.family->name, " has no layout ",
               to_text(recognised.layout));
   const bool ours = recognised.layout == Layout::kTpgm;
@@ -283,7 +283,7 @@ Renamed to_ours(const NamedTensors& tensors, const Recognised& recognised) {
 
 Renamed from_ours(const NamedTensors& tensors, const ModelConfig& config, Layout layout) {
   const Family& family = *config.family;
-  const Table* table = find_table(layout, family);
+  const LayoutTable* table = find_table(layout, family);
   if (table == nullptr) {
     std::vector<std::string> known;
     for (const auto each : layouts_of(family)) known.push_back(to_text(each));
