@@ -292,7 +292,7 @@ TEST_F(Compare, MissingReshapedAndSelected) {
   EXPECT_TRUE(some.reshaped.empty() && some.only_b.empty());
   EXPECT_EQ(some.only_a.size(), 1U);
   EXPECT_TRUE(
-      contains(error_of([&] { compare_checkpoints(pre, ft, {"z.*"}); }), "only 'z.*' matches no parameter"));
+      contains(error_of([&] { compare_checkpoints(pre, ft, {"z.*"}); }), "`only` 'z.*' matches no parameter"));
   EXPECT_TRUE(
       contains(error_of([&] { compare_checkpoints(pre, ft, {}, {"z.*"}); }), "`exclude` 'z.*' matches no"));
 

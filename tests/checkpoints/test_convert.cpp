@@ -202,7 +202,7 @@ TEST_F(Convert, SelectsByTheNamesBeforeRenaming) {
             (Names{"a.w", "c.w"}));
   EXPECT_EQ(result.tensors, 2U);
   EXPECT_EQ(result.bytes, 16U);
-  EXPECT_TRUE(contains(refused(input, ConvertOptions().only({"d.*"})), "only 'd.*' matches no parameter"));
+  EXPECT_TRUE(contains(refused(input, ConvertOptions().only({"d.*"})), "`only` 'd.*' matches no parameter"));
   EXPECT_TRUE(contains(refused(input, ConvertOptions().exclude({"d.*"})), "`exclude` 'd.*' matches no"));
   EXPECT_TRUE(contains(refused(input, ConvertOptions().only({"a.*"}).exclude({"a.?"})), "leave nothing of"));
 }

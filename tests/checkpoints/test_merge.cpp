@@ -483,7 +483,7 @@ TEST_F(Merge, RefusesWhatCannotBe) {
   EXPECT_TRUE(contains(message(one, ratio(INFINITY)), "inf"));
   EXPECT_TRUE(contains(message(one, MergeOptions().filters({{"*", -INFINITY}})), "inf"));
   EXPECT_TRUE(contains(message(one, MergeOptions().filters({{"bdy.*", 0.1}})),
-                       "filter 'bdy.*' matches no parameter; the nearest is 'body.w'"));
+                       "`filter` 'bdy.*' matches no parameter; the nearest is 'body.w'"));
   EXPECT_TRUE(contains(message(one, MergeOptions().exclude({"haed.*"})), "`exclude` 'haed.*' matches no"));
   for (const std::string name : {"x.pt", "x", "x.safetensors.bak", "safetensors", ".safetensors", "x.json",
                                  "x.safetensors.index.json"}) {

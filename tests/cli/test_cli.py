@@ -606,9 +606,9 @@ class CheckpointCommandTest(Command):
         )
         self.assertEqual(
             command_of("convert", "pre.safetensors", "--dtype", "bf16", "--rename", "layer1.*=c.*", "--only", "layer1.*",
-                       "--only", "fc.*", "--exclude", "fc.bias", "--shard-size", "1kB"),
+                       "--only", "fc.*", "--exclude", "fc.weight", "--shard-size", "1kB"),
             "tpgm convert pre.safetensors --dtype BF16 --rename 'layer1.*=c.*' --only 'layer1.*' --only 'fc.*' "
-            "--exclude 'fc.bias' --shard-size 1000",
+            "--exclude 'fc.weight' --shard-size 1000",
         )
         for folder in ["below", "below/"]:  # without what is above them
             self.assertEqual(command_of("convert", folder), "tpgm convert below")

@@ -64,8 +64,8 @@ TEST_P(TarGoldens, OfPythonAreRead) {
   const Names images = {"train/000.jpg", "train/" + folder + "001.png", "train/empty.JPEG"};
   const Names labels = {"2", "0", "1"};
   std::string second;
-  for (int i = 0; i < 100; ++i) second += "image 1";
-  const Names contents = {"image 0", second, ""};
+  for (int i = 0; i < 100; ++i) second += "picture 1";
+  const Names contents = {"picture 0", second, ""};
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(samples[i].encoded, images[i]);
     EXPECT_EQ(samples[i].label, labels[i]);
@@ -74,7 +74,7 @@ TEST_P(TarGoldens, OfPythonAreRead) {
   const auto parts = read_tar_shards({path});
   ASSERT_EQ(parts.size(), 2u);
   EXPECT_EQ(parts[0].split, "train");
-  EXPECT_EQ(parts[0].read(0), "image 0");
+  EXPECT_EQ(parts[0].read(0), "picture 0");
   EXPECT_EQ(parts[0].read(1), "");
   EXPECT_EQ(parts[1].read(0), second);
   EXPECT_EQ(parts[0].place(0), path.string() + ": train/000.jpg");

@@ -5,10 +5,10 @@
     pip install --no-deps torchvision       # --no-deps: or it brings a torch of its own
     python make_augment_goldens.py [--output FOLDER]
 
-The files here are by Pillow 13.0.0, torch 2.13.0, torchvision 0.28.0, timm 1.0.30. In augment.safetensors, images
+The files here are by Pillow 13.0.0, torch 2.13.0, torchvision 0.28.0, timm 1.0.30. In augment.safetensors, pictures
 being [height, width, 3] of bytes,
 
-    image/<name>                                the images
+    image/<name>                                the pictures
     <function of image_ops.h>/<name>/<factor>   what becomes of them
     color_jitter/<i>/changes [n, 2]             property and factor, in the order that ColorJitter drew
     color_jitter/<i>/result                     image/natural after them
@@ -47,8 +47,8 @@ SLOPES = [float(slope) for slope in torch.linspace(0, 0.3, 31)[[0, 9, 30]]] + [-
 PROPERTIES = ["brightness", "contrast", "saturation", "hue"]
 
 
-# --- images ---------------------------------------------------------------------------------------------------------
-def images():
+# --- pictures ---------------------------------------------------------------------------------------------------------
+def pictures():
     """Smooth colours with edges and noise, a gradient too small to be equalized in even steps, and corner cases."""
     random = np.random.default_rng(0)
     coarse = Image.fromarray(random.integers(0, 256, (5, 6, 3), dtype=np.uint8))
@@ -102,9 +102,9 @@ def color_jitter(image, seed):
     changes = []
 
     def recorded(number, function):
-        def call(image, factor):
+        def call(picture, factor):
             changes.append((number, factor))
-            return function(image, factor)
+            return function(picture, factor)
 
         return call
 
@@ -123,9 +123,9 @@ def rand_augment(image, seed):
     changes = []
     apply = autoaugment._apply_op
 
-    def recorded(image, name, amount, **options):
+    def recorded(picture, name, amount, **options):
         changes.append((names.index(name), magnitude, int(np.signbit(amount))))
-        return apply(image, name, amount, **options)
+        return apply(picture, name, amount, **options)
 
     with mock.patch.object(autoaugment, "_apply_op", recorded):
         result = RandAugment(num_ops=5, magnitude=magnitude)(image)
@@ -139,12 +139,12 @@ def magnitudes(width, height):
 
 def augment_goldens():
     tensors = {}
-    for image, pixels in images().items():
+    for picture, pixels in pictures().items():
         image = Image.fromarray(pixels.astype(np.uint8))
-        tensors[f"image/{image}"] = tensor(image)
+        tensors[f"image/{picture}"] = tensor(image)
         for name, (function, factors) in FUNCTIONS.items():
             for factor in factors:
-                tensors[f"{name}/{image}/{factor!r}"] = tensor(function(image, float(factor)))
+                tensors[f"{name}/{picture}/{factor!r}"] = tensor(function(image, float(factor)))
     natural = Image.fromarray(tensors["image/natural"].numpy())
     for name, transform, count in [("color_jitter", color_jitter, 6), ("rand_augment", rand_augment, 14)]:
         for seed in range(count):

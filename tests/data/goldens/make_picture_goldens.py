@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes images/: JPEGs and PNGs, sound and damaged, what Pillow makes of them, and torchvision's views of some.
+"""Writes pictures/: JPEGs and PNGs, sound and damaged, what Pillow makes of them, and torchvision's views of some.
 
     pip install pillow numpy torch safetensors
     pip install --no-deps torchvision                     # --no-deps: or it brings a torch of its own
-    python make_image_goldens.py [--output FOLDER]
+    python make_picture_goldens.py [--output FOLDER]
 
 The files here are by Pillow 13.0.0 (libjpeg-turbo 3.2.0), torch 2.13.0, torchvision 0.28.0. There are
 
@@ -17,7 +17,7 @@ The files here are by Pillow 13.0.0 (libjpeg-turbo 3.2.0), torch 2.13.0, torchvi
     cases.json              refused: files that Pillow cannot load, and its words
                             damaged: of a file, [position, xor] of bytes changed or the length it is cut to, and
                                      zlib.crc32 of the pixels, or null where Pillow cannot load it
-                            crops: RandomResizedCrop.get_params of images of several sizes: the box where its ten
+                            crops: RandomResizedCrop.get_params of pictures of several sizes: the box where its ten
                                    tries must fail, else means and deciles over many draws
 """
 import argparse
@@ -46,7 +46,7 @@ from torchvision.transforms import CenterCrop, InterpolationMode, RandomResizedC
 warnings.simplefilter("ignore")  # Pillow's, of palettes with transparency
 
 
-# --- images ---------------------------------------------------------------------------------------------------------
+# --- pictures ---------------------------------------------------------------------------------------------------------
 def photo(width, height, channels=3, seed=0, waves=(0.02, 0.5)):
     """Gradients, waves (radians per pixel), an edge and some noise: uint8 [height, width, channels]."""
     rng = np.random.default_rng([seed, width, height])
@@ -62,8 +62,8 @@ def photo(width, height, channels=3, seed=0, waves=(0.02, 0.5)):
 
 def jpeg(pixels, mode=None, **options):
     buffer = io.BytesIO()
-    image = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels, mode)
-    image.save(buffer, "JPEG", **{"quality": 85} | options)
+    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels, mode)
+    picture.save(buffer, "JPEG", **{"quality": 85} | options)
     return buffer.getvalue()
 
 
@@ -109,7 +109,7 @@ def reshaped(data, width, height, first_sampling):
 
 
 def two_components(data):
-    """A grey one's blocks taken for those of two components in turn; the image is half as wide."""
+    """A grey one's blocks taken for those of two components in turn; the picture is half as wide."""
     at, length = find(data, 0xFFC0)
     height, width = struct.unpack_from(">HH", data, at + 5)
     frame = struct.pack(">HHBHHB", 0xFFC0, 14, 8, height, width // 2, 2) + bytes([1, 0x11, 0, 2, 0x11, 0])
@@ -119,7 +119,7 @@ def two_components(data):
 
 
 def in_scans(planes, **options):
-    """A scan for each component, of blocks that were those of a grey image."""
+    """A scan for each component, of blocks that were those of a grey picture."""
     greys = [jpeg(planes[:, :, c:c + 1], **options) for c in range(3)]
     frame, length = find(greys[0], 0xFFC0)
     data = greys[0][:frame] + struct.pack(">HH", 0xFFC0, 17) + greys[0][frame + 4:frame + 9] + b"\3"
@@ -185,7 +185,7 @@ def jpegs():
     yield "arithmetic", base64.b64decode(ARITHMETIC)
     yield "arithmetic_progressive", base64.b64decode(ARITHMETIC_PROGRESSIVE)
     yield "trailing", colour + b"garbage after the end" * 9
-    yield "two_images", colour + jpeg(grey)
+    yield "two_pictures", colour + jpeg(grey)
     scans = in_scans(rgb)
     yield "scans", scans
     yield "scans_missing", some_scans(scans, 2)
@@ -443,9 +443,9 @@ def others():
 def decoded(data):
     """Pixels or the words of the error."""
     try:
-        with Image.open(io.BytesIO(data), formats=["JPEG", "PNG"]) as image:
-            image.load()
-            return np.ascontiguousarray(np.asarray(image.convert("RGB")))
+        with Image.open(io.BytesIO(data), formats=["JPEG", "PNG"]) as picture:
+            picture.load()
+            return np.ascontiguousarray(np.asarray(picture.convert("RGB")))
     except Exception as error:
         return f"{type(error).__name__}: {str(error).split(' <_io')[0]}"
 
@@ -495,19 +495,19 @@ EVALS = {"view_landscape.jpg": [(32, 0.875), (48, 1.0), (40, 0.9), (56, 0.95), (
 def views(files):
     result = {}
     for name, sizes in RESIZES.items():
-        image = Image.open(io.BytesIO(files[name])).convert("RGB")
+        picture = Image.open(io.BytesIO(files[name])).convert("RGB")
         for mode, resampling in PIL_MODES.items():
             for size in sizes:
                 key = f"resize/{name}/{mode}/{size[0]}x{size[1]}"
-                result[key] = np.array(image.resize(size, resampling))
-                rows_first = np.array(image.resize((size[0], image.height), resampling).resize(size, resampling))
+                result[key] = np.array(picture.resize(size, resampling))
+                rows_first = np.array(picture.resize((size[0], picture.height), resampling).resize(size, resampling))
                 if (rows_first != result[key]).any():
                     result[f"rows_first/{key}"] = rows_first
     for name, options in EVALS.items():
-        image = Image.open(io.BytesIO(files[name])).convert("RGB")
+        picture = Image.open(io.BytesIO(files[name])).convert("RGB")
         for mode, interpolation in MODES.items():
             for size, crop_pct in options:
-                resized = Resize(int(size / crop_pct), interpolation)(image)
+                resized = Resize(int(size / crop_pct), interpolation)(picture)
                 result[f"eval/{name}/{mode}/{size}/{crop_pct}"] = np.array(CenterCrop(size)(resized))
     return result
 
@@ -525,8 +525,8 @@ def crops():
                                         (7, 1001, [0.5, 0.5], [1, 1]), (501, 100, [0.9, 1.0], [3 / 4, 4 / 3]),
                                         (1, 1, *usual)]:
         case = {"width": width, "height": height, "scale": scale, "ratio": ratio}
-        image = Image.new("L", (width, height))
-        drawn = [RandomResizedCrop.get_params(image, scale, ratio) for _ in range(DRAWS)]
+        picture = Image.new("L", (width, height))
+        drawn = [RandomResizedCrop.get_params(picture, scale, ratio) for _ in range(DRAWS)]
         top, left, h, w = torch.tensor(drawn, dtype=torch.float64).unbind(1)
         if len(set(drawn)) == 1:
             case["box"] = [int(value[0]) for value in (left, top, w, h)]
@@ -574,7 +574,7 @@ def main():
     for start in ('{"of"', '{"width"', '"damaged"', '"crops"'):
         text = text.replace(f",{start}", f",\n{start}")
     (output / "cases.json").write_text(text + "\n")
-    print(f"{len(pixels)} images, {len(refused)} refused, {len(damaged)} damaged "
+    print(f"{len(pixels)} pictures, {len(refused)} refused, {len(damaged)} damaged "
           f"({sum(case['crc'] is None for case in damaged)} refused), by libjpeg-turbo "
           f"{features.version('libjpeg_turbo')}")
 

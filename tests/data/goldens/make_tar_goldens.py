@@ -18,9 +18,9 @@ def member(name, data=b"", **fields):
 
 MEMBERS = [
     member("train", type=tarfile.DIRTYPE, mode=0o755),
-    member("train/000.jpg", b"image 0"),
+    member("train/000.jpg", b"picture 0"),
     member("train/000.cls", b"2\n"),
-    member(f"train/{LONG}001.png", b"image 1" * 100),
+    member(f"train/{LONG}001.png", b"picture 1" * 100),
     member(f"train/{LONG}001.json", b'{"caption": "a", "label": 0}'),
     member("train/link.jpg", type=tarfile.SYMTYPE, linkname="000.jpg"),
     member(f"train/{LONG}link.jpg", type=tarfile.SYMTYPE, linkname=f"{LONG}001.png"),

@@ -158,12 +158,12 @@ def main():
     labels = torch.arange(count) % CLASSES
     colours = torch.randint(64, 192, (CLASSES, 3, 1, 1), generator=generator)
     noise = torch.randint(-64, 64, (count, 3, 32, 32), generator=generator)
-    images = (colours[labels] + noise).clamp(0, 255).to(torch.uint8)
+    pictures = (colours[labels] + noise).clamp(0, 255).to(torch.uint8)
     batches = torch.stack([torch.randperm(count, generator=generator)[:BATCH] for _ in range(2 * STEPS)])
     lambdas = torch.rand(STEPS, generator=generator, dtype=torch.float64).tolist()
     lambdas[3] = 1.0  # not mixed
-    tensors = {"images": images, "labels": labels, "batches": batches}
-    images = (images.float() - 128) / 64
+    tensors = {"images": pictures, "labels": labels, "batches": batches}
+    images = (pictures.float() - 128) / 64
 
     cases = {name: case | {"rates": rates(case)} for name, case in CASES.items()}
     cases["mixup"]["lambdas"] = lambdas
