@@ -18,7 +18,7 @@ namespace tpgm::test {
 inline void write_data(const std::filesystem::path& folder) {
   for (const auto& [part, count] : {std::pair{"train/home", 20}, {"test/home", 6}, {"test/away", 8}}) {
     for (const char* name : {"bars", "dots"}) {
-      for (int i = 0; i < count; ++i) write_file(folder / part / name / fmt::format("{:02}.png", i), "");
+      for (int i = 0; i < count; ++i) test::put_file(folder / part / name / fmt::format("{:02}.png", i), "");
     }
   }
 }
@@ -30,15 +30,15 @@ struct ResultFile {
 
 inline std::string result_json(const ResultFile& result) {
   return fmt::format(R"({{"method": "ft", "selection": {}, "seconds": 2.5, "tests": [)"
-                     R"({{"name": "home", "id": true, "top1": {}, "images": {}, "scored_classes": 2}}, )"
-                     R"({{"name": "away", "id": false, "top1": {}, "images": {}, "scored_classes": 2}}]}})",
+                     R"({{"name": "home", "id": true, "top1": {}, "pictures": {}, "scored_classes": 2}}, )"
+                     R"({{"name": "away", "id": false, "top1": {}, "pictures": {}, "scored_classes": 2}}]}})",
                      result.selection, result.home, result.images, result.away, result.images);
 }
 
 inline void write_run(const std::filesystem::path& run, const Settings& settings,
                       const ResultFile& result = {}) {
-  write_file(run / "recipe.toml", to_toml(make_options(settings)));
-  write_file(run / "result.json", result_json(result));
+  test::put_file(run / "recipe.toml", to_toml(make_options(settings)));
+  test::put_file(run / "result.json", result_json(result));
 }
 
 /// "Trains" by a shell script: its $1 is the run folder, $2 the recipe or "resume", $3 and on the settings.

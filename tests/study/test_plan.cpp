@@ -32,9 +32,9 @@ class Tables : public test::Scratch {
     options_.jobs = test::by_script(test::finishing_script());
   }
   void recipe(const std::string& name, const std::string& text) const {
-    write_file(table_ / (name + ".toml"), text);
+    test::put_file(table_ / (name + ".toml"), text);
   }
-  void paper(const std::string& text) const { write_file(table_ / "paper.csv", text); }
+  void paper(const std::string& text) const { test::put_file(table_ / "paper.csv", text); }
   PaperTable load() const { return load_table(table_, "mini"); }
   TablePlan plan() const { return {load(), options_}; }
   std::string refused() const {
@@ -88,7 +88,7 @@ TEST_F(Tables, AreFoundByPathAndByName) {
     return result;
   };
   fs::create_directories(folder_ / "tables" / "more" / "deep");
-  write_file(folder_ / "tables" / "more" / "deep" / "paper.csv", "");
+  test::put_file(folder_ / "tables" / "more" / "deep" / "paper.csv", "");
   const std::vector<fs::path> roots = {folder_ / "nowhere", folder_};
   EXPECT_EQ(names(find_tables({"mini"}, roots)), std::vector<std::string>{"mini"});
   EXPECT_EQ(names(find_tables({"more", table_.string()}, roots)),

@@ -39,7 +39,7 @@ TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
   }
   EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "finished run");
   EXPECT_HAS(error_of([&] { RunFolder::open(run()); }), "finished");
-  write_file(folder_ / "other" / "thesis.tex", "text");
+  test::put_file(folder_ / "other" / "thesis.tex", "text");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other", options, {}); }), "not empty");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }),
              "is a file");
@@ -136,29 +136,31 @@ TEST_F(RunFolders, SayWhichFileIsDamaged) {
   EXPECT_FALSE(read_environment(run()));
   EXPECT_TRUE(read_epochs(run()).epochs.empty());
   for (const char* text : {"", "nonsense", "[1]", "{\"tests\": 1", "{}", R"({"tests": [{"name": 1}]})",
-                           R"({"tests": [{"name": "a", "id": true, "images": 1, "top1": "x"}]})"}) {
-    write_file(run() / "result.json", text);
+                           R"({"tests": [{"name": "a", "id": true, "pictures": 1, "top1": "x"}]})"}) {
+    test::put_file(run() / "result.json", text);
     EXPECT_HAS(error_of([&] { read_result(run()); }), (run() / "result.json").string() + "' is damaged: it ")
         << text;
   }
   for (const char* text : {"null", R"({"names": ["a"]})", R"({"names": [1], "steps": []})",
                            R"({"names": ["a"], "steps": [1], "radii": [], "ratios": [[]]})"}) {
-    write_file(run() / "radii.json", text);
+    test::put_file(run() / "radii.json", text);
     EXPECT_HAS(error_of([&] { read_radii(run()); }), "radii.json' is damaged: it ") << text;
   }
   for (const char* text : {"", "[]", R"({"device": 1, "threads": "many"})"}) {
-    write_file(run() / "environment.json", text);
+    test::put_file(run() / "environment.json", text);
     EXPECT_EQ(read_environment(run()).value_or(RunEnvironment()).device, "") << text;
   }
 }
 
 TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
-  write_file(run() / "result.json", R"({"tests": [{"name": "a", "id": false, "images": 3, "top1": null}]})");
+  test::put_file(run() / "result.json",
+                 R"({"tests": [{"name": "a", "id": false, "pictures": 3, "top1": null}]})");
   const auto result = read_result(run()).value();
   EXPECT_TRUE(std::isnan(result.selection));
   EXPECT_TRUE(std::isnan(result.tests.at(0).top1));
   EXPECT_EQ(result.tests.at(0).scored_classes, 0);
-  write_file(run() / "radii.json", R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
+  test::put_file(run() / "radii.json",
+                 R"({"names": ["a"], "steps": [7], "radii": [[2.5]], "ratios": [[0.5]]})");
   const auto radii = read_radii(run()).value();
   EXPECT_EQ(radii.entries.at(0).step, 7);
   EXPECT_FALSE(radii.entries.at(0).radius_step);

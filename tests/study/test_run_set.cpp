@@ -114,10 +114,10 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
   EXPECT_HAS(message, "a' and '");
   EXPECT_HAS(message, "were tested on different data");
   EXPECT_HAS(message, "home (ID, 99 ");
-  write_file(folder_ / "b" / "result.json", "nonsense");
+  test::put_file(folder_ / "b" / "result.json", "nonsense");
   EXPECT_HAS(error_of([&] { load(); }), "b/result.json' is damaged");
-  write_file(folder_ / "b" / "result.json",
-             R"({"tests": [{"name": "home", "id": true, "images": 0, "top1": null}]})");
+  test::put_file(folder_ / "b" / "result.json",
+                 R"({"tests": [{"name": "home", "id": true, "pictures": 0, "top1": null}]})");
   EXPECT_HAS(error_of([&] { load(); }), "of a test could be read");
   fs::remove(folder_ / "a" / "result.json");
   fs::remove(folder_ / "b" / "result.json");
@@ -128,9 +128,10 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
 TEST_F(RunSets, OrderTestsAlike) {
   run("a", {});
   run("b", {{"lr", "1"}});
-  write_file(folder_ / "b" / "result.json",
-             R"({"tests": [{"name": "away", "id": false, "images": 100, "scored_classes": 2, "top1": 1},)"
-             R"({"name": "home", "id": true, "images": 100, "scored_classes": 2, "top1": 2}]})");
+  test::put_file(
+      folder_ / "b" / "result.json",
+      R"({"tests": [{"name": "away", "id": false, "pictures": 100, "scored_classes": 2, "top1": 1},)"
+      R"({"name": "home", "id": true, "pictures": 100, "scored_classes": 2, "top1": 2}]})");
   const auto set = load();
   ASSERT_EQ(set.rows.size(), 2);
   for (const auto& row : set.rows) EXPECT_EQ(row.scores.at(0).test, "home");

@@ -14,14 +14,15 @@ std::string Text::write(const std::optional<c10::Device>& device) { return devic
 bool Text::read(const std::string& text, std::optional<c10::Device>& device) {
   device.reset();
   if (text == "auto") return true;
+  if (text == "cpu") device = c10::Device(c10::kCPU);
+  if (device) return true;
   const std::string name = text == "cuda" ? "cuda:0" : text;
   try {
     device = c10::Device(name);
   } catch (const c10::Error&) {  // the caller says what is expected
     return false;
   }
-  return device->str() == name &&
-         (device->is_cuda() || device->is_cpu());  // LibTorch reads cuda:256 as cuda:0
+  return device->is_cuda() && device->str() == name;  // LibTorch reads cuda:256 as cuda:0
 }
 
 c10::Device find_device(const std::optional<c10::Device>& wanted) {

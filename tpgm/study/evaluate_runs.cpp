@@ -328,7 +328,7 @@ std::string to_csv(const std::vector<Row>& rows) {
 }
 
 std::string per_class_csv(const std::vector<Row>& rows) {
-  std::string text = "checkpoint,test,class,images,right,accuracy\n";
+  std::string text = "checkpoint,test,class,pictures,right,accuracy\n";
   for (const Row& row : rows) {
     for (size_t t = 0; t < row.results.size(); ++t) {
       const Accuracy& result = row.results[t];
