@@ -314,7 +314,7 @@ Json to_json(const std::vector<EvaluatedRow>& rows) {
 }
 
 std::string to_csv(const std::vector<Row>& rows) {
-  std::string text = "checkpoint,test,id,images,skipped,classes_scored,classes,top1,top5,loss\n";
+  std::string text = "checkpoint,test,id,pictures,skipped,classes_scored,classes,top1,top5,loss\n";
   for (const Row& row : rows) {
     for (size_t t = 0; t < row.results.size(); ++t) {
       const auto& test = (*row.tests)[t];
