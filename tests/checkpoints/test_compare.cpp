@@ -291,8 +291,8 @@ TEST_F(Compare, MissingReshapedAndSelected) {
   EXPECT_EQ(some.tensors.size(), 1U);
   EXPECT_TRUE(some.reshaped.empty() && some.only_b.empty());
   EXPECT_EQ(some.only_a.size(), 1U);
-  EXPECT_TRUE(
-      contains(error_of([&] { compare_checkpoints(pre, ft, {"z.*"}); }), "`only` 'z.*' matches no parameter"));
+  EXPECT_TRUE(contains(error_of([&] { compare_checkpoints(pre, ft, {"z.*"}); }),
+                       "`only` 'z.*' matches no parameter"));
   EXPECT_TRUE(
       contains(error_of([&] { compare_checkpoints(pre, ft, {}, {"z.*"}); }), "`exclude` 'z.*' matches no"));
 

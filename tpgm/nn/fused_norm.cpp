@@ -170,7 +170,7 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
     context->saved_data["sizes"] = x.sizes();
     const at::Tensor y = result_of(x, Pool::kMean);
     kernels::batch_norm_cuda().mean_pool(map_of(x), x.const_data_ptr(), y.mutable_data_ptr(),
-                                                 current_stream(x.device()));
+                                         current_stream(x.device()));
     return y;
   }
 
@@ -180,8 +180,8 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
     const c10::DeviceGuard guard(dy.device());
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options().memory_format(kChannelsLast));
-    kernels::batch_norm_cuda().mean_pool_backward(map_of(dx), dy.const_data_ptr(),
-                                                          dx.mutable_data_ptr(), current_stream(dx.device()));
+    kernels::batch_norm_cuda().mean_pool_backward(map_of(dx), dy.const_data_ptr(), dx.mutable_data_ptr(),
+                                                  current_stream(dx.device()));
     return {dx};
   }
 };

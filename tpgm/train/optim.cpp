@@ -137,7 +137,8 @@ void plain_sgd(ParameterBatch& batch, const OptimOptions& options, double weight
 
 // `lr` is a number, or a tensor with one on the parameters' device.
 template <class Rate>
-void take_fused_step(ParameterBatch& batch, const OptimOptions& options, double weight_decay, const Rate& lr) {
+void take_fused_step(ParameterBatch& batch, const OptimOptions& options, double weight_decay,
+                     const Rate& lr) {
   const auto& [beta1, beta2] = options.betas();
   switch (options.opt()) {
     case Opt::kSgd:

@@ -1,5 +1,5 @@
-// Image formats: what an EncodedImage asks of one, and the table of those that are read. A new one is a file and a
-// row in format.cpp.
+// Image formats: what an EncodedImage asks of one, and the table of those that are read. A new one is a file
+// and a row in format.cpp.
 #pragma once
 
 #include <cstdint>
