@@ -694,9 +694,9 @@ class Training(TrainCommand):
         self.assertRegex(result.stderr, r"epoch 2/2: loss [\d.]+, accuracy [\d.]+ %; selection [\d.]+ %")
         self.assertRegex(result.stdout, r"selection [\d.]+ %, epoch \d of 2; 18 steps in \d:\d\d\n")
 
-    def test_a_line_on_a_terminal(self):
+    def test_a_line_on_a_terminal(self):  # of work that takes longer than a second
         master, slave = pty.openpty()
-        process = subprocess.Popen([test_cli.COMMAND, *self.command(self.folder / "run", epochs=2)], stdout=subprocess.DEVNULL,
+        process = subprocess.Popen([test_cli.COMMAND, *self.command(self.folder / "run", epochs=60)], stdout=subprocess.DEVNULL,
                                    stderr=slave)
         os.close(slave)
         said = b""
@@ -707,7 +707,7 @@ class Training(TrainCommand):
                 break
         os.close(master)
         self.assertEqual(process.wait(), 0)
-        self.assertRegex(said.decode(), r"\rft epoch 1/2, step \d+/18, \d+ images/s, loss [\d.]+, accuracy [\d.]+ %, "
+        self.assertRegex(said.decode(), r"\rft epoch \d+/60, step \d+/540, \d+ images/s, loss [\d.]+, accuracy [\d.]+ %, "
                                         r"\d:\d\d left\x1b")
 
 
