@@ -106,7 +106,7 @@ class Files {
     make_images(options);
   }
 
-  fs::path images() const { return file("pictures"); }
+  fs::path images() const { return file("images"); }
   fs::path shards() const { return file("shards"); }
   fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
@@ -151,7 +151,7 @@ class Files {
   void write_image(std::size_t i, const std::string& bytes) {
     bytes_ += static_cast<double>(bytes.size());
     // Sorted by name they are in the order of the shards.
-    names_.push_back(fmt::format("class_{:02}/picture_{:08}.jpg", label(i), i));
+    names_.push_back(fmt::format("class_{:02}/image_{:08}.jpg", label(i), i));
     const fs::path path = images() / names_.back();
     fs::create_directories(path.parent_path());
     std::ofstream stream(path, std::ios::binary);

@@ -1,4 +1,4 @@
-// BatchNorm and what follows it as one operation, and other kernels for maps; see kernels/maps.h.
+// BatchNorm and what follows it as one operation, and other kernels for feature maps; see kernels/batch_norm.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -134,7 +134,7 @@ struct TransformerOptions {
 };
 
 /// The residual stream of a transformer: x, and a branch that is added when the sum is asked for. Most often
-/// a normalisation asks, and on some GPUs that is one pass with the addition; see fused_transformer.h.
+/// a normalisation asks, and on some GPUs that is one pass with the addition; see residual.h.
 class Residual {
  public:
   explicit Residual(at::Tensor x) : x_(std::move(x)) {}

@@ -1,4 +1,4 @@
-// A transformer's passes around its matrix products as operations for autograd; see kernels/transformer.h.
+// A transformer's passes around its matrix products as operations for autograd; see kernels/residual.h.
 // None of them can be differentiated twice.
 #pragma once
 

@@ -39,7 +39,7 @@ struct StepOptions {
 /// the last before you make the next.
 ///
 /// Nothing here waits for the device, but for the few steps that are being captured, the first product or
-/// convolution of each shape where the fastest is searched for (kernels/products.h), and a method that waits
+/// convolution of each shape where the fastest is searched for (kernels/gemm.h), and a method that waits
 /// by itself, as TPGM does in its first step.
 class TrainingStep {
  public:
