@@ -1,4 +1,5 @@
-// BatchNorm and what follows it as one operation, and other kernels for feature maps; see kernels/batch_norm.h.
+// BatchNorm and what follows it as one operation, and other kernels for feature maps; see
+// kernels/batch_norm.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
