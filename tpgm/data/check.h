@@ -40,7 +40,7 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
                             int64_t max_pixels = kMaxPixels,
                             const std::function<void(size_t)>& progress = {});
 
-/// Labels that no image of any part has, and that nobody named either: the labels are wrong.
+/// Labels that no image of any part has and that have no name: the labels are wrong.
 std::vector<std::string> unused_labels(const Dataset& data);
 
 }  // namespace tpgm

@@ -355,7 +355,7 @@ class Loader::Impl {
 
   void end_epoch() {
     std::unique_lock lock(mutex_);
-    open_ = taken_;  // nobody begins another image, not even of a batch that is half made
+    open_ = taken_;  // no other image is begun, not even of a half-made batch
     position_ = 0;
     ready_.wait(lock, [&] { return busy_ == 0; });
     ahead_.clear();

@@ -39,7 +39,7 @@ class ImageCache {
   std::vector<std::shared_ptr<const Image>> images_;
 };
 
-/// Memory for the images of a batch, used again once nobody looks at it any more.
+/// Memory for the images of a batch, reused once it has no other reader.
 class BatchBuffers {
  public:
   BatchBuffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
