@@ -22,7 +22,7 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct ConvertArguments {
   std::string input, output, key, dtype, shard_size;
   std::vector<std::string> renames, only, exclude;
   std::string to, model;
@@ -63,7 +63,7 @@ std::string command_text(const Checkpoint& input, const ConvertOptions& options)
 }
 
 // Names and shapes of another library's.
-int convert_layout(const Arguments& args) {
+int convert_layout(const ConvertArguments& args) {
   if (!args.renames.empty() || !args.only.empty() || !args.exclude.empty() || args.keep_prefix) {
     throw UsageError(
         "--to writes a whole model: --rename, --only, --exclude and --keep-prefix do not go with it");
@@ -108,7 +108,7 @@ int convert_layout(const Arguments& args) {
   return 0;
 }
 
-int convert(const Arguments& args) {
+int convert(const ConvertArguments& args) {
   if (!args.to.empty()) return convert_layout(args);
   if (!args.model.empty()) throw UsageError("--model goes with --to");
   ConvertOptions options;
@@ -142,7 +142,7 @@ int convert(const Arguments& args) {
 }  // namespace
 
 Run configure_convert(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ConvertArguments>();
   app.add_option("IN", args->input, "Checkpoint: a file or folder of any format")->required();
   app.add_option("-o,--output", args->output,
                  "Output: a .safetensors file, or a folder for model.safetensors")

@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMostShown = 20;  // of each kind of problem, unless --json
 constexpr size_t kMostNoted = 3;   // of what is none
 
-struct Arguments {
+struct CheckArguments {
   std::string where, class_list;
   std::vector<std::string> domains;
   int64_t max_pixels = kMaxPixels;
@@ -147,7 +147,7 @@ nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report)
   return json;
 }
 
-int check(const Arguments& args) {
+int check(const CheckArguments& args) {
   DatasetOptions options;
   if (!args.class_list.empty()) options.classes(load_class_list(args.class_list));
   const Dataset data(args.where, options);
@@ -180,7 +180,7 @@ int check(const Arguments& args) {
 }  // namespace
 
 Run configure_data_check(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<CheckArguments>();
   app.add_option("data_dir", args->where,
                  "Data set: a folder of class folders, of lists or of tars; a list; a tar, or a pattern such "
                  "as 'train-{000..146}.tar'")

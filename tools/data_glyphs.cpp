@@ -23,7 +23,7 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct GlyphsArguments {
   std::string output, format = "folders", sheet;
 };
 
@@ -113,7 +113,7 @@ std::vector<GlyphImage> draw(const char* what, const std::vector<GlyphFace>& fac
   return draw_glyphs(faces, progress.callback());
 }
 
-int data_glyphs(const Arguments& args) {
+int data_glyphs(const GlyphsArguments& args) {
   if (args.output.empty() && args.sheet.empty()) throw UsageError("name an --output, or a --sheet, or both");
   const auto begin = std::chrono::steady_clock::now();
   std::optional<AtomicFolder> output;
@@ -140,7 +140,7 @@ int data_glyphs(const Arguments& args) {
 }  // namespace
 
 Run configure_data_glyphs(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<GlyphsArguments>();
   app.add_option("-o,--output", args->output, "Output folder, new or empty");
   app.add_option("--format", args->format,
                  "folders: one PNG per image, in pretrain/DOMAIN/CLASS and task/SPLIT/DOMAIN/CLASS; shards: "

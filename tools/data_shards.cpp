@@ -11,13 +11,13 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct ShardsArguments {
   std::string where, output, shard_size = "512MiB";
   int64_t max_pixels = kMaxPixels;
   std::vector<std::string> domains;
 };
 
-int shards(const Arguments& args) {
+int shards(const ShardsArguments& args) {
   const int64_t shard_bytes = parse_bytes(args.shard_size);
   if (shard_bytes < 1) throw UsageError("--shard-size must be at least 1 byte");
   const Dataset data(args.where);
@@ -37,7 +37,7 @@ int shards(const Arguments& args) {
 }  // namespace
 
 Run configure_data_shards(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ShardsArguments>();
   app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
   app.add_option("-o,--output", args->output, "Output folder: PART-000000.tar …, and classes.txt")
       ->required();

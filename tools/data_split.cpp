@@ -20,7 +20,7 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct SplitArguments {
   std::string where, train, output;
   double fraction = 1, radius = 0.1, selection = 0.1, test = 0;
   uint64_t seed = 0;
@@ -61,7 +61,7 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
   }
 }
 
-int split_data(Arguments args) {
+int split_data(SplitArguments args) {
   const Dataset data(args.where);
   print_notes("data split", data);
   const auto part = part_to_split(data, args.train);
@@ -127,7 +127,7 @@ int split_data(Arguments args) {
 }  // namespace
 
 Run configure_data_split(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<SplitArguments>();
   app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
   app.add_option("-o,--output", args->output,
                  "Output folder, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the other "

@@ -35,12 +35,12 @@ On your own images (class folders) and checkpoint (Hugging Face, open_clip, timm
 docs/quickstart.md has the rest.
 )";
 
-struct Arguments {
+struct DemoArguments {
   std::string output = "demo", device = "auto";
   int64_t seeds = 1, jobs = 0;
 };
 
-int demo(const Arguments& args) {
+int demo(const DemoArguments& args) {
   const auto device = find_device(args.device);
   const auto cores = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   Progress progress(Progress::Elsewhere::kNothing);
@@ -81,7 +81,7 @@ int demo(const Arguments& args) {
 }  // namespace
 
 Run configure_demo(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<DemoArguments>();
   app.add_option("-o,--output", args->output,
                  "Output folder for the runs and report.html; finished runs in it are not repeated");
   app.add_option("--seeds", args->seeds, "Number of seeds per method; with several the table has mean (std)")

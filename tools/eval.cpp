@@ -17,7 +17,7 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::vector<std::string> checkpoints;
   SettingFlags flags;
   std::string head, csv, per_class;
@@ -34,7 +34,7 @@ void check_complete(const EvaluatedRow& row, const Settings& given) {
   if (!missing.empty()) throw UsageError("--data-dir is required, unless every --test is NAME=PATH");
 }
 
-void print(const Arguments& args, const std::vector<EvaluatedRow>& rows) {
+void print(const EvalArguments& args, const std::vector<EvaluatedRow>& rows) {
   fmt::print("{}", to_text(results_table(results_of(rows, &Accuracy::top1), "Top-1 accuracy (%)")));
   if (args.top5)
     fmt::print("\n{}", to_text(results_table(results_of(rows, &Accuracy::top5), "Top-5 accuracy (%)")));
@@ -53,7 +53,7 @@ void write(AtomicFile& file, const std::string& text) {
   file.commit();
 }
 
-int eval(const Arguments& args) {
+int eval(const EvalArguments& args) {
   const Settings given = args.flags.given();
   const auto device = find_device(given.contains("device") ? given.at("device") : "auto");
   if (!args.csv.empty() && args.csv == args.per_class)
@@ -83,7 +83,7 @@ int eval(const Arguments& args) {
 }  // namespace
 
 Run configure_eval(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<EvalArguments>();
   app.add_option(
          "CHECKPOINT", args->checkpoints,
          "Run folders, whose recipes say what to test on, or any checkpoints: files or folders of any "

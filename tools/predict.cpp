@@ -26,14 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct PredictArguments {
   std::string checkpoint, head, where, output, csv;
   std::vector<std::string> domains;
   SettingFlags flags;
   bool features = false, json = false;
 };
 
-void print(const Arguments& args, const std::vector<Predictions>& all, size_t skipped) {
+void print(const PredictArguments& args, const std::vector<Predictions>& all, size_t skipped) {
   if (args.json) {
     auto json = nlohmann::ordered_json{{"output", printable(args.output, kMaxPath)},
                                        {"csv", printable(args.csv, kMaxPath)},
@@ -72,7 +72,7 @@ std::string text_of(const Images& images, const TrainOptions& options) {
                      fmt::join(view.mean, " "), fmt::join(view.std, " "));
 }
 
-void check_usage(Arguments& args, const TrainOptions& options) {
+void check_usage(PredictArguments& args, const TrainOptions& options) {
   if (args.checkpoint.empty() && !is_script(options.model))
     throw UsageError("--checkpoint is required, unless --model is a script");
   if (args.csv.empty()) args.csv = fs::path(args.output).replace_extension(".csv").string();
@@ -82,7 +82,7 @@ void check_usage(Arguments& args, const TrainOptions& options) {
     throw UsageError("--classes subset scores logits; --features has none");
 }
 
-void save(const Arguments& args, const std::vector<Predictions>& all, const Metadata& metadata) {
+void save(const PredictArguments& args, const std::vector<Predictions>& all, const Metadata& metadata) {
   std::vector<at::Tensor> rows, labels;
   for (const auto& each : all) {
     rows.push_back(each.rows);
@@ -94,7 +94,7 @@ void save(const Arguments& args, const std::vector<Predictions>& all, const Meta
   save_safetensors(tensors, args.output, metadata);
 }
 
-int run_predict(Arguments args) {
+int run_predict(PredictArguments args) {
   const auto options = make_options(args.flags.given());
   check_usage(args, options);
   const auto device = find_device(options.device);
@@ -148,7 +148,7 @@ int run_predict(Arguments args) {
 }  // namespace
 
 Run configure_predict(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<PredictArguments>();
   auto& flags = args->flags;
   app.add_option("--checkpoint", args->checkpoint, "The weights: a file or a folder, of any layout");
   flags.add(app, "--model");

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostOutputs = 200;  // each is an open file
 
-struct Arguments {
+struct ProjectArguments {
   std::string anchor, checkpoint, head, where, part, output, mu = "0";
   std::string norm = "l2", init = "half", scale = "absolute";
   int64_t radius_steps = TpgmOptions().every(kEnd).radius_steps_or_default(), radius_batch_size = 64;
@@ -69,7 +69,7 @@ T parse_word(const std::string& text) {
 }
 
 // How each file came about, without paths or the machine's options.
-std::string command_text(const Arguments& args, const Checkpoint& anchor, const Checkpoint& finetuned,
+std::string command_text(const ProjectArguments& args, const Checkpoint& anchor, const Checkpoint& finetuned,
                          double mu) {
   std::string text = fmt::format(
       "tpgm project --anchor {} --checkpoint {} --radius-data '{}' --mu {} --norm {} --radius-steps {} "
@@ -85,7 +85,7 @@ std::string command_text(const Arguments& args, const Checkpoint& anchor, const 
   return text;
 }
 
-void print(const Arguments& args, const std::vector<Projected>& results, const std::vector<fs::path>& files,
+void print(const ProjectArguments& args, const std::vector<Projected>& results, const std::vector<fs::path>& files,
            const Projector& projector) {
   const auto& part = projector.part();
   const size_t skipped = projector.skipped().size();
@@ -114,7 +114,7 @@ void print(const Arguments& args, const std::vector<Projected>& results, const s
              files.size() == 1 ? "it" : "them");
 }
 
-ProjectOptions options_of(const Arguments& args) {
+ProjectOptions options_of(const ProjectArguments& args) {
   ProjectOptions options;
   options.anchor = args.anchor;
   options.checkpoint = args.checkpoint;
@@ -134,7 +134,7 @@ ProjectOptions options_of(const Arguments& args) {
   return options;
 }
 
-int project(const Arguments& args) {
+int project(const ProjectArguments& args) {
   const auto options = options_of(args);
   const auto device = find_device(options.options.device);
   const auto files = projected_files(args.output, options.mu);
@@ -167,7 +167,7 @@ int project(const Arguments& args) {
 }  // namespace
 
 Run configure_project(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ProjectArguments>();
   auto& flags = args->flags;
   app.add_option("--anchor", args->anchor, "The pre-trained checkpoint: a file, folder or run, of any layout")
       ->required();

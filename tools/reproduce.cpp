@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-struct Arguments {
+struct ReproduceArguments {
   SettingFlags flags;
   std::vector<std::string> tables;
   std::string recipes, seeds, rows, output, measure;
@@ -92,7 +92,7 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
   return fine;
 }
 
-int run_all(const Arguments& args) {
+int run_all(const ReproduceArguments& args) {
   if (!args.measure.empty()) {
     const double speed = measure_speed(make_options(load_recipe(args.measure).settings), interrupted);
     TORCH_CHECK(speed > 0, "[reproduce] interrupted; the same command goes on");
@@ -141,7 +141,7 @@ int run_all(const Arguments& args) {
 }  // namespace
 
 Run configure_reproduce(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ReproduceArguments>();
   app.add_option("tables", args->tables,
                  "Tables: names in 'tpgm list recipes', or folders with a paper.csv; a folder of such "
                  "folders stands for all of them");

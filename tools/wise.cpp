@@ -78,7 +78,7 @@ std::pair<std::string, double> parse_filter(const std::string& text) {
   return {glob, parse_ratio(ratio)};
 }
 
-struct Arguments {
+struct WiseArguments {
   std::string pretrained, finetuned, output, ratio = "0.5", shard_size;
   std::vector<std::string> filters, exclude;
   bool keep_prefix = false;
@@ -95,7 +95,7 @@ std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetun
   return text;
 }
 
-int wise(const Arguments& args) {
+int wise(const WiseArguments& args) {
   MergeOptions options;
   options.ratios(parse_ratios(args.ratio)).exclude(args.exclude);
   for (const auto& text : args.filters) {
@@ -141,7 +141,7 @@ int wise(const Arguments& args) {
 }  // namespace
 
 Run configure_wise(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<WiseArguments>();
   app.add_option("PRE", args->pretrained, "Pre-trained checkpoint (ratio 0): a file or folder")->required();
   app.add_option("FT", args->finetuned, "Fine-tuned checkpoint (ratio 1)")->required();
   app.add_option("-o,--output", args->output, "Output: a .safetensors file; for several ratios, a folder")

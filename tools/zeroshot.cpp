@@ -21,7 +21,7 @@
 namespace tpgm::tools {
 namespace {
 
-struct Arguments {
+struct ZeroshotArguments {
   std::string model, checkpoint, key, classnames, templates, vocab, output, device = "auto";
   std::int64_t batch_size = 256;
 };
@@ -62,7 +62,7 @@ void warn_of_twins(const std::vector<std::string>& names) {
   }
 }
 
-int zeroshot(const Arguments& args) {
+int zeroshot(const ZeroshotArguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
   const auto device = find_device(args.device);
   const auto names = class_names_of(args.classnames);
@@ -103,7 +103,7 @@ int zeroshot(const Arguments& args) {
 }  // namespace
 
 Run configure_zeroshot(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ZeroshotArguments>();
   app.add_option("--checkpoint", args->checkpoint,
                  "CLIP checkpoint with both towers: a file or folder of any layout")
       ->required();
