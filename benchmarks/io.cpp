@@ -19,6 +19,7 @@
 #include <tuple>
 #include <vector>
 
+#include "benchmarks/memory.h"
 #include "benchmarks/python.h"
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
@@ -114,31 +115,6 @@ void copy(const fs::path& a, const fs::path& b, const fs::path& out, int threads
   ::close(from_a), ::close(from_b), ::close(to);
 }
 
-double resident_mib() {  // anonymous and shared memory; not the pages of mapped files
-  std::ifstream status("/proc/self/status");
-  double kib = 0;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:"))
-      kib += std::stod(line.substr(line.find(':') + 1));
-  }
-  return kib / 1024;
-}
-
-double peak_mib(const std::function<void()>& work) {
-  const double before = resident_mib();
-  std::atomic<double> peak = before;
-  {
-    const std::jthread watcher([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        peak = std::max(peak.load(), resident_mib());
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
-    });
-    work();
-  }
-  return peak - before;
-}
-
 void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, const fs::path& out,
                 const std::function<void()>& done, IoReport& report) {
   std::vector<double> inner, process;
@@ -197,7 +173,7 @@ IoReport measure_io(const IoOptions& options) {
     measure(plain, [&] { copy(a, b, out, 1, false); });
     measure(merges, [&] {
       const double peak =
-          peak_mib([&] { merge_checkpoints(Checkpoint(a), Checkpoint(b), {out}, MergeOptions()); });
+          peak_growth_mib([&] { merge_checkpoints(Checkpoint(a), Checkpoint(b), {out}, MergeOptions()); });
       report.merge_peak_mib = std::max(report.merge_peak_mib, peak);
     });
     measure(processes, [&] {

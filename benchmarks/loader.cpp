@@ -7,13 +7,11 @@
 #include <c10/util/Exception.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -24,6 +22,7 @@
 #include <thread>
 #include <utility>
 
+#include "benchmarks/memory.h"
 #include "benchmarks/python.h"
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
@@ -222,9 +221,9 @@ Lap our_turn(const SampleSubset& subset, const View& view, std::int64_t workers,
 }
 
 /// Python with the rival's script, which waits for its turns.
-class Rival {
+class LoaderRival {
  public:
-  Rival(const LoaderBenchOptions& options, const Files& files, const Dataset::Part& samples)
+  LoaderRival(const LoaderBenchOptions& options, const Files& files, const Dataset::Part& samples)
       : python_(options.python), script_(options.rival.string()) {
     const fs::path go = files.file("go"), settings = files.file("settings.json");
     Json paths = Json::array();
@@ -246,12 +245,12 @@ class Rival {
     name = hello.at("name");
     torch = hello.at("torch");
   }
-  ~Rival() {
+  ~LoaderRival() {
     if (go_ >= 0) ::close(go_);  // it ends then
     if (pipe_ != nullptr) ::pclose(pipe_);
   }
-  Rival(const Rival&) = delete;
-  Rival& operator=(const Rival&) = delete;
+  LoaderRival(const LoaderRival&) = delete;
+  LoaderRival& operator=(const LoaderRival&) = delete;
 
   Lap turn(const char* work, std::int64_t begin, std::int64_t end) {
     const std::string line = fmt::format("{} {} {}\n", work, begin, end);
@@ -308,7 +307,7 @@ std::int64_t turn_of(const LoaderBenchOptions& options) { return kTurnBatches * 
 void take_turns(const LoaderBenchOptions& options, const Files& files, const std::function<void()>& done,
                 LoaderReport& report) {
   const auto images = only_part(files.images()), shards = only_part(files.shards());
-  std::optional<Rival> rival;
+  std::optional<LoaderRival> rival;
   if (!options.python.empty()) rival.emplace(options, files, images);
 
   std::vector<Work> all = works(options.image_size);
@@ -343,34 +342,6 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, const std
 }
 
 // --- memory ------------------------------------------------------------------------------------------------
-
-// Anonymous and shared memory: the pages of mapped files come and go as the kernel pleases.
-double resident_mib() {
-  std::ifstream status("/proc/self/status");
-  double kib = 0;
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:")) {
-      kib += std::stod(line.substr(line.find(':') + 1));
-    }
-  }
-  return kib / 1024;
-}
-
-double peak_growth_mib(const std::function<void()>& work) {
-  ::malloc_trim(0);  // or `work` would begin with what others have left
-  const double before = resident_mib();
-  std::atomic<double> peak = before;
-  {
-    const std::jthread watcher([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        peak = std::max(peak.load(), resident_mib());
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
-    });
-    work();
-  }
-  return peak - before;
-}
 
 // Until the workers have filled the queue.
 void wait_idle() {

@@ -11,6 +11,9 @@ set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of a static library (kineto) that
 if("${Torch_DIR}" STREQUAL "${tpgm_venv_torch}/share/cmake/Torch")
   unset(Torch_DIR CACHE)  # not named by the user, but found below the last time
 endif()
+if(CMAKE_VERSION VERSION_LESS 3.26)
+  set(CMAKE_CUDA_STANDARD 17)  # LibTorch's package would ask for 20 and end before the sentence below
+endif()
 find_package(Torch QUIET)
 # A wheel may be a CUDA build on a machine without CUDA. A LibTorch that the user named is taken as it is.
 set(tpgm_torch_for_cpu FALSE)
@@ -63,6 +66,10 @@ elseif(TPGM_CUDA AND NOT TARGET torch_cuda)
   message(FATAL_ERROR "TPGM_CUDA=ON, but this LibTorch (${TORCH_INSTALL_PREFIX}) was built without CUDA")
 endif()
 if(TPGM_CUDA)
+  if(CMAKE_VERSION VERSION_LESS 3.26)
+    message(FATAL_ERROR "CMake ${CMAKE_VERSION} does not know that nvcc compiles C++20; with CUDA this takes CMake 3.26 or "
+                        "later (python3 -m pip install cmake). Without CUDA: -DTPGM_CUDA=OFF")
+  endif()
   # LibTorch's package turns CMAKE_CUDA_ARCHITECTURES off, so the kernels have a setting of their own.
   set(TPGM_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile the kernels for; newer ones compile at first use")
   enable_language(CUDA)
