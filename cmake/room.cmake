@@ -18,16 +18,14 @@ endfunction()
 tpgm_precompiled_header(tpgm_tensors <ATen/core/Tensor.h>)
 tpgm_precompiled_header(tpgm_modules <ATen/ATen.h> <torch/nn/module.h> <torch/optim/optimizer.h>)
 
-# What has modules also pays for each file by itself, so that several files are compiled as one. Their names in
-# anonymous namespaces must differ then; a file that cannot has SKIP_UNITY_BUILD_INCLUSION.
+# A file also pays for what it includes beyond that and for each template it uses, so that several files are compiled
+# as one. Their names in anonymous namespaces must differ then, and no file may have a `using namespace`.
 option(TPGM_UNITY "Compile up to eight files at once: half the time for a whole build, more for one changed file" ON)
 
 function(tpgm_precompile target header)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tpgm_flags>)
   target_precompile_headers(${target} REUSE_FROM ${header})
-  if(TPGM_UNITY AND header STREQUAL tpgm_modules)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TPGM_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
 # tpgm_room(<name> SOURCES <files> [USES <targets>] [PRECOMPILED <header>]): one folder of tpgm/, one library,

@@ -9,7 +9,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/checkpoints/arithmetic.h"
 
-namespace tpgm {
+namespace tpgm::test_compare {
 namespace {
 
 using namespace test;
@@ -391,4 +391,4 @@ TEST(L2Distance, OfTensorsOfAnyRealTypeAndOrder) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_compare

@@ -11,7 +11,7 @@
 
 #include "files.h"
 
-namespace tpgm {
+namespace tpgm::test_convert {
 namespace {
 
 using namespace test;
@@ -398,4 +398,4 @@ TEST_F(Convert, FailuresLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_convert

@@ -10,7 +10,7 @@
 #include "tests/methods/training.h"
 #include "tpgm/methods/wise.h"
 
-namespace tpgm {
+namespace tpgm::test_merge {
 namespace {
 
 using namespace test;
@@ -645,4 +645,4 @@ TEST_F(Merge, OldOutputsAreReplaced) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_merge

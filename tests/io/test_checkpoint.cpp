@@ -16,7 +16,7 @@
 #include "scratch.h"
 #include "tpgm/io/safetensors.h"
 
-namespace tpgm {
+namespace tpgm::test_checkpoint {
 namespace {
 
 using namespace test;
@@ -507,4 +507,4 @@ TEST_F(CheckpointTest, ADamagedShardIsNamed) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_checkpoint

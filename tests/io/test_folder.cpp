@@ -3,7 +3,7 @@
 
 #include "tests/io/scratch.h"
 
-namespace tpgm {
+namespace tpgm::test_folder {
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,4 +47,4 @@ TEST_F(Folder, TakesThePlaceOfAnEmptyFolderAndOfNothingElse) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_folder

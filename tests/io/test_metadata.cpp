@@ -3,7 +3,7 @@
 
 #include "tests/support.h"
 
-namespace tpgm {
+namespace tpgm::test_metadata {
 namespace {
 
 using testing::error_of;
@@ -79,4 +79,4 @@ TEST(Metadata, WhatTheTensorsAreIsInherited) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_metadata

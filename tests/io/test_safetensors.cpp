@@ -10,7 +10,7 @@
 
 #include "scratch.h"
 
-namespace tpgm {
+namespace tpgm::test_safetensors {
 namespace {
 
 using namespace test;
@@ -395,4 +395,4 @@ TEST_F(Safetensors, ANewFileHasTheUsualPermissions) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_safetensors

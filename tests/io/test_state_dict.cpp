@@ -8,7 +8,7 @@
 #include "tests/torch_nn.h"
 #include "tpgm/io/safetensors.h"
 
-namespace tpgm {
+namespace tpgm::test_state_dict {
 namespace {
 
 using namespace test;
@@ -215,4 +215,4 @@ TEST_F(StateDictTest, WhatIsNoCheckpointGetsALine) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_state_dict

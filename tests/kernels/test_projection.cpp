@@ -5,7 +5,7 @@
 
 #include "tests/kernels/call.h"
 
-namespace tpgm::kernels {
+namespace tpgm::kernels::test_projection {
 namespace {
 
 // Radii of every kind: inside, outside, exactly at a row's distance, and smaller than all rows.
@@ -441,4 +441,4 @@ TEST(CpuKernels, GiveTheSameBitsHoweverTheWorkIsSplit) {
 }
 
 }  // namespace
-}  // namespace tpgm::kernels
+}  // namespace tpgm::kernels::test_projection

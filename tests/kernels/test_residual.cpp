@@ -3,7 +3,7 @@
 
 #include "tests/kernels/call.h"
 
-namespace tpgm::kernels {
+namespace tpgm::kernels::test_residual {
 namespace {
 
 // Tensors on the CPU; what is not there is undefined.
@@ -281,4 +281,4 @@ TEST_F(TransformerCuda, RoundsGeluOfEveryBf16) {
 }
 
 }  // namespace
-}  // namespace tpgm::kernels
+}  // namespace tpgm::kernels::test_residual

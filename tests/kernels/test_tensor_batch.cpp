@@ -9,7 +9,7 @@
 #include "tpgm/kernels/memory_layout.h"
 #include "tpgm/kernels/radius_numbers.h"
 
-namespace tpgm::kernels {
+namespace tpgm::kernels::test_tensor_batch {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -398,4 +398,4 @@ TEST(RadiusNumbers, ComeBackToWhereTheyWereTold) {
 }
 
 }  // namespace
-}  // namespace tpgm::kernels
+}  // namespace tpgm::kernels::test_tensor_batch

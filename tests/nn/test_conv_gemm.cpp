@@ -7,7 +7,7 @@
 #include "tpgm/nn/one_dnn.h"
 #include "tpgm/nn/testing.h"
 
-namespace tpgm {
+namespace tpgm::test_conv_gemm {
 namespace {
 
 using at::Tensor;
@@ -139,4 +139,4 @@ TEST(ConvGemm, AreWhatALayerComputes) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_conv_gemm

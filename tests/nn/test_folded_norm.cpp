@@ -10,7 +10,7 @@
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 
-namespace tpgm {
+namespace tpgm::test_folded_norm {
 namespace {
 
 using torch::Tensor;
@@ -249,4 +249,4 @@ TEST_P(FoldedConv, FrozenLayersStayOutOfTheGraph) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_folded_norm

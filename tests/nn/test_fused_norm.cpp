@@ -9,7 +9,7 @@
 #include "tests/support.h"
 #include "tpgm/nn/precision.h"
 
-namespace tpgm {
+namespace tpgm::test_fused_norm {
 namespace {
 
 using kernels::Pool;
@@ -390,4 +390,4 @@ TEST_F(FusedNormCuda, GivesTheSameBitsTwice) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_fused_norm

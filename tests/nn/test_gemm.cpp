@@ -9,7 +9,7 @@
 #include "tpgm/nn/one_dnn.h"
 #include "tpgm/nn/testing.h"
 
-namespace tpgm::testing {
+namespace tpgm::testing::test_gemm {
 namespace {
 
 using at::Tensor;
@@ -183,4 +183,4 @@ TEST_P(Products, OfShapesThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing
+}  // namespace tpgm::testing::test_gemm

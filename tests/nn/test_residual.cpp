@@ -14,7 +14,7 @@
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/testing.h"
 
-namespace tpgm {
+namespace tpgm::test_residual {
 namespace {
 
 using kernels::Unit;
@@ -334,4 +334,4 @@ TEST_F(FusedResidualCuda, MakesTheSameModels) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_residual

@@ -7,6 +7,7 @@
 
 #include "tests/report/example.h"
 
+namespace tpgm::test_heat_map {
 namespace {
 
 using tpgm::HeatMap;
@@ -141,3 +142,4 @@ TEST(HeatMap, RefusesWhatCannotBeDrawn) {
 }
 
 }  // namespace
+}  // namespace tpgm::test_heat_map

@@ -7,9 +7,9 @@
 
 #include "tests/report/example.h"
 
+namespace tpgm::test_page {
 namespace {
 
-using namespace tpgm;
 using tpgm::test::example_page;
 using tpgm::test::example_png;
 using tpgm::test::kHostile;
@@ -134,3 +134,4 @@ TEST(Page, RefusesWhatItCannotShow) {
 }
 
 }  // namespace
+}  // namespace tpgm::test_page

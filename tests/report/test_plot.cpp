@@ -10,6 +10,7 @@
 
 #include "tests/report/example.h"
 
+namespace tpgm::test_plot {
 namespace {
 
 using tpgm::Plot;
@@ -381,3 +382,4 @@ TEST(Plot, RefusesWhatCannotBeDrawn) {
 }
 
 }  // namespace
+}  // namespace tpgm::test_plot

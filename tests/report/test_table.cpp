@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+namespace tpgm::test_table {
 namespace {
 
 using tpgm::csv_field;
@@ -222,3 +223,4 @@ TEST(Table, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
+}  // namespace tpgm::test_table

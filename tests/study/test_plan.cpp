@@ -9,7 +9,7 @@
 
 #include "tests/study/study_files.h"
 
-namespace tpgm {
+namespace tpgm::test_plan {
 namespace {
 
 namespace fs = std::filesystem;
@@ -265,4 +265,4 @@ TEST_F(Tables, AreMadeInPart) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_plan

@@ -9,7 +9,7 @@
 
 #include "tests/study/study_files.h"
 
-namespace tpgm {
+namespace tpgm::test_run_folder {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_run_folder

@@ -8,7 +8,7 @@
 
 #include "tests/study/study_files.h"
 
-namespace tpgm {
+namespace tpgm::test_run_set {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ TEST_F(RunSets, OrderTestsAlike) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_run_set

@@ -8,7 +8,7 @@
 
 #include "tests/data/data_files.h"
 
-namespace tpgm {
+namespace tpgm::test_summary {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -151,4 +151,4 @@ TEST(Summary, OfSeveralTheOneThatSelectionChose) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_summary

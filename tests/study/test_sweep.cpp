@@ -10,7 +10,7 @@
 
 #include "tests/study/study_files.h"
 
-namespace tpgm {
+namespace tpgm::test_sweep {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ TEST_F(Sweeps, StopWhenAsked) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_sweep

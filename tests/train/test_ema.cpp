@@ -11,7 +11,7 @@
 #include "tpgm/io/state_dict.h"
 #include "tpgm/train/ema.h"
 
-namespace tpgm::testing {
+namespace tpgm::testing::test_ema {
 namespace {
 
 constexpr double kTolerance = 1e-6;  // relative to the largest of a tensor
@@ -270,4 +270,4 @@ TEST(EmaErrors, AStateOfAnotherModelIsRefused) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing
+}  // namespace tpgm::testing::test_ema

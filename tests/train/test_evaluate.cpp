@@ -14,7 +14,7 @@
 #include "tpgm/models/registry.h"
 #include "tpgm/nn/precision.h"
 
-namespace tpgm {
+namespace tpgm::test_evaluate {
 namespace {
 
 constexpr int64_t kSize = 16;
@@ -316,4 +316,4 @@ TEST_P(Evaluate, LabelsThatTheHeadDoesNotHave) {
 TPGM_ON_EVERY_DEVICE(Evaluate);
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_evaluate

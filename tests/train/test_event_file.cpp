@@ -11,6 +11,7 @@
 
 #include "tests/io/scratch.h"
 
+namespace tpgm::test_event_file {
 namespace {
 
 using tpgm::crc32c;
@@ -165,3 +166,4 @@ TEST_F(EventFiles, RefusesBucketsThatAreNone) {
 }
 
 }  // namespace
+}  // namespace tpgm::test_event_file

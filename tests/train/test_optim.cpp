@@ -14,7 +14,7 @@
 #include "tpgm/io/state_dict.h"
 #include "tpgm/train/optim.h"
 
-namespace tpgm::testing {
+namespace tpgm::testing::test_optim {
 namespace {
 
 using Json = nlohmann::json;
@@ -519,4 +519,4 @@ TEST(ParameterGroups, RefuseWhatMakesNone) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing
+}  // namespace tpgm::testing::test_optim

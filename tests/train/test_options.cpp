@@ -10,7 +10,7 @@
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/recipe.h"
 
-namespace tpgm {
+namespace tpgm::test_options {
 namespace {
 
 namespace fs = std::filesystem;
@@ -279,4 +279,4 @@ TEST_F(Recipes, OfTheBoxAreRead) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_options

@@ -9,7 +9,7 @@
 #include "tests/support.h"
 #include "tpgm/train/schedule.h"
 
-namespace tpgm::testing {
+namespace tpgm::testing::test_schedule {
 namespace {
 
 using Json = nlohmann::json;
@@ -92,4 +92,4 @@ TEST(Schedule, RefusesWhatMakesNone) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing
+}  // namespace tpgm::testing::test_schedule

@@ -16,7 +16,7 @@
 #include "tpgm/models/registry.h"
 #include "tpgm/text/zero_shot.h"
 
-namespace tpgm {
+namespace tpgm::test_setup {
 namespace {
 
 namespace fs = std::filesystem;
@@ -159,4 +159,4 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_setup

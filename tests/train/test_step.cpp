@@ -19,7 +19,7 @@
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/names.h"
 
-namespace tpgm::testing {
+namespace tpgm::testing::test_step {
 namespace {
 
 using Json = nlohmann::json;
@@ -639,4 +639,4 @@ TEST_P(Step, TakesBackWhatTheMethodReadsInBFloat16) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing
+}  // namespace tpgm::testing::test_step

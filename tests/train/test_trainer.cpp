@@ -17,7 +17,7 @@
 #include "tpgm/study/run_folder.h"
 #include "tpgm/train/recipe.h"
 
-namespace tpgm {
+namespace tpgm::test_trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -825,4 +825,4 @@ TEST_P(Resume, RepeatsFromTheRecipe) {
 }
 
 }  // namespace
-}  // namespace tpgm
+}  // namespace tpgm::test_trainer

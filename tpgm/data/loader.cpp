@@ -28,11 +28,11 @@ namespace {
 
 constexpr uint64_t kShuffle = 0x5f;  // purpose of the random stream
 
-using Table = std::array<std::array<float, 256>, 3>;
+using ByteValues = std::array<std::array<float, 256>, 3>;
 
 // Normalised values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
-Table normalized_bytes(const LoaderOptions& options) {
-  Table table;
+ByteValues normalized_bytes(const LoaderOptions& options) {
+  ByteValues table;
   for (int c = 0; c < 3; ++c) {
     const auto mean = static_cast<float>(options.mean()[c]), deviation = static_cast<float>(options.std()[c]);
     for (int v = 0; v < 256; ++v) table[c][v] = (static_cast<float>(v) / 255.0f - mean) / deviation;
