@@ -367,7 +367,7 @@ class Loader::Impl {
   View view_;
   LoaderOptions options_;
   int64_t size_;
-  Table table_;
+  ByteValues table_;
   ImageCache cache_;
   BatchBuffers buffers_;
   bool started_ = false;
