@@ -246,6 +246,8 @@ class Eval(TwoCheckpoints):
         self.assertLess(row["tests"][0]["pictures"], 28)
         (row,) = self.eval_json(self.pre, *self.common, "--test", "sketch", "--test-fraction", "0.5")
         self.assertEqual(row["tests"][0]["pictures"], 14)
+        half = self.run_ok("eval", self.pre, *self.common, "--test", "sketch", "--test-fraction", "0.5")
+        self.assertIn("test sketch has 14 images: one of them is 7.14 points of accuracy", half.stderr)
 
     def test_bad_images(self):
         pacs = self.copy("pacs")

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -91,6 +92,41 @@ TEST(Split, AFractionOfEachClassIsUsed) {
   }
   EXPECT_EQ(std::accumulate(used.begin(), used.end(), int64_t{0}), 46);
   EXPECT_NEAR(static_cast<double>(made.radius.size()), 9, 1);
+}
+
+TEST(Thinned, AHeldOutPartAsEvenlyAsAWholeOne) {
+  const auto samples = images({60, 60, 60, 60, 60, 60, 60});
+  const auto held_out = split(samples, SplitOptions().test(0.2)).test;
+  ASSERT_EQ(held_out.size(), 84);
+  for (const auto& whole : {held_out, all_of(samples)}) {
+    const auto counts = by_class(whole);
+    for (const double fraction : {0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.9}) {
+      const auto kept = thinned(whole, fraction, 0);
+      EXPECT_TRUE(std::includes(whole.indices.begin(), whole.indices.end(), kept.indices.begin(),
+                                kept.indices.end()));
+      const double expected = fraction * static_cast<double>(whole.size());
+      EXPECT_NEAR(static_cast<double>(kept.size()), std::max(expected, 7.0), 1) << fraction;
+      for (const int64_t count : by_class(kept)) {
+        EXPECT_GE(count, 1) << fraction;
+        EXPECT_NEAR(static_cast<double>(count), fraction * static_cast<double>(counts.front()), 1)
+            << fraction;
+      }
+    }
+  }
+}
+
+TEST(Thinned, IsChosenByTheSeedAndNotByTheSplit) {
+  const auto samples = images({400, 400});
+  const auto whole = all_of(samples);
+  const auto kept = thinned(whole, 0.5, 0);
+  EXPECT_EQ(kept.indices, thinned(whole, 0.5, 0).indices);
+  EXPECT_NE(kept.indices, thinned(whole, 0.5, 1).indices);
+  const auto train = split(samples, SplitOptions().fraction(0.5).radius(0).selection(0)).train;
+  std::vector<int64_t> both;
+  std::set_intersection(kept.indices.begin(), kept.indices.end(), train.indices.begin(), train.indices.end(),
+                        std::back_inserter(both));
+  EXPECT_NEAR(static_cast<double>(both.size()), 200, 40);  // independent: half of half, s = 7
+  EXPECT_THROW(thinned(whole, 0, 0), c10::Error);
 }
 
 TEST(Split, IsAFunctionOfTheSeed) {

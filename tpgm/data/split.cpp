@@ -16,7 +16,7 @@
 namespace tpgm {
 namespace {
 
-constexpr uint64_t kPurpose = 0x5b117;  // of the random stream
+constexpr uint64_t kPurpose = 0x5b117, kThinning = 0x7b177;  // of the random streams
 
 bool is_share(double value) { return value >= 0 && value < 1; }
 
@@ -25,8 +25,8 @@ bool is_share(double value) { return value >= 0 && value < 1; }
 // against the next.
 class Share {
  public:
-  Share(double share, uint64_t seed, uint64_t kind)
-      : share_(share), sum_(Random(seed, 1, kind, kPurpose).uniform()) {}
+  Share(double share, uint64_t seed, uint64_t kind, uint64_t purpose = kPurpose)
+      : share_(share), sum_(Random(seed, 1, kind, purpose).uniform()) {}
   int64_t of(int64_t count) {
     const double before = sum_;
     sum_ += share_ * static_cast<double>(count);
@@ -38,6 +38,17 @@ class Share {
 
   double share_, sum_;
 };
+
+// The images of each class; last those without a label.
+std::vector<std::vector<int64_t>> by_label(const SampleSubset& subset) {
+  const size_t classes = subset.samples->classes.size();
+  std::vector<std::vector<int64_t>> result(classes + 1);
+  for (const int64_t i : subset.indices) {
+    const int64_t label = subset.samples->label(i);
+    result[label < 0 ? classes : static_cast<size_t>(label)].push_back(i);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -56,11 +67,7 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
       is_share(options.radius()) && is_share(options.selection()) && is_share(options.test()) && held_out < 1,
       "[split] radius ", options.radius(), ", selection ", options.selection(), " and test ", options.test(),
       " must be shares from 0 to below 1, together below 1");
-  std::vector<std::vector<int64_t>> by_class(samples->classes.size() + 1);  // the last: without a label
-  for (int64_t i = 0; i < samples->size(); ++i) {
-    const int64_t label = samples->label(i);
-    by_class[label < 0 ? samples->classes.size() : static_cast<size_t>(label)].push_back(i);
-  }
+  auto by_class = by_label(all_of(samples));
 
   Split result;
   const uint64_t seed = options.seed();
@@ -89,14 +96,22 @@ Split split(const Dataset::Part& samples, const SplitOptions& options) {
 }
 
 SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed) {
+  TORCH_CHECK(fraction > 0 && fraction <= 1, "[thinned] fraction ", fraction,
+              " must be above 0 and at most 1");
   if (fraction == 1) return subset;
-  const auto kept =
-      split(subset.samples, SplitOptions().fraction(fraction).radius(0).selection(0).seed(seed)).train;
-  SampleSubset result{subset.samples, {}};
-  std::set_intersection(subset.indices.begin(), subset.indices.end(), kept.indices.begin(),
-                        kept.indices.end(), std::back_inserter(result.indices));
-  if (result.indices.empty()) result.indices.push_back(subset.indices.front());
-  return result;
+  // A stream apart from the split's: what a part holds out of a class is a run of the split's order.
+  Share kept(fraction, seed, 0, kThinning);
+  auto by_class = by_label(subset);
+  subset.indices.clear();
+  for (size_t label = 0; label < by_class.size(); ++label) {
+    auto& images = by_class[label];
+    if (images.empty()) continue;
+    Random(seed, 0, label, kThinning).shuffle(images);
+    const auto count = std::max<int64_t>(kept.of(static_cast<int64_t>(images.size())), 1);
+    subset.indices.insert(subset.indices.end(), images.begin(), images.begin() + count);
+  }
+  std::sort(subset.indices.begin(), subset.indices.end());
+  return subset;
 }
 
 void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*>>& subsets) {

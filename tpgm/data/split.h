@@ -21,7 +21,8 @@ struct SampleSubset {
 /// All of a part.
 SampleSubset all_of(Dataset::Part samples);
 
-/// Of each class of `subset` as much as `fraction` says, chosen by the seed; at least one image.
+/// That fraction of each class of `subset`, at least one image of each, chosen by the seed. What split() did
+/// with the same seed has no influence, so a part that it held out is thinned as evenly as a whole one.
 SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed);
 
 struct SplitOptions {

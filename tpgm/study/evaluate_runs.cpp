@@ -222,6 +222,9 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
   }
   check_comparable(rows);
   const auto& first = *rows.front().tests;
+  for (const auto& test : first) {
+    if (const std::string few = few_images_note(test); !few.empty()) note(say, few);
+  }
   for (Row& row : rows) {
     order_tests(row, first);
     for (size_t t = 0; t < first.size(); ++t) {

@@ -119,6 +119,15 @@ void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<s
 
 }  // namespace
 
+std::string few_images_note(const TestSet& test) {
+  constexpr int64_t kFew = 100;  // where the standard error of an accuracy reaches 5 points
+  const int64_t count = test.subset.size();
+  if (count >= kFew) return "";
+  return fmt::format(
+      "test {} has {} image{}: one of them is {:.3g} points of accuracy, too coarse to compare with",
+      test.name, count, count == 1 ? "" : "s", 100.0 / static_cast<double>(count));
+}
+
 Dataset open_dataset(const TrainOptions& options) {
   DatasetOptions given;
   if (!options.class_list.empty()) given.classes(load_class_list(options.class_list));
@@ -172,6 +181,7 @@ RunData open_data(const TrainOptions& options, const Dataset& data) {
   for (const auto& test : result.tests) {
     result.notes.push_back(fmt::format("test {} ({}): {}, {} images", test.name, test.id ? "ID" : "OOD",
                                        test.subset.samples->title(), test.subset.size()));
+    if (auto note = few_images_note(test); !note.empty()) result.notes.push_back(std::move(note));
   }
   return result;
 }

@@ -15,6 +15,8 @@ struct TestSet {
   SampleSubset subset;
   bool id = false;  ///< in-distribution
 };
+/// "test NAME has 21 images: one of them is 4.8 points ..." for a test of fewer than 100, else empty.
+std::string few_images_note(const TestSet& test);
 
 /// The data set of the options, with `class-list` as its classes where that is given.
 Dataset open_dataset(const TrainOptions& options);
