@@ -42,6 +42,17 @@ bool is_bf16_beside(const at::Tensor& weights, const at::Tensor& operand) {
   return operand.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
 }
 
+// The norms of the rows of a matrix.
+at::Tensor norms_of_rows(const at::Tensor& matrix, kernels::RowNorm norm) {
+  switch (norm) {
+    case kernels::RowNorm::kL2:
+      return matrix.square().sum(1).sqrt();
+    case kernels::RowNorm::kL1:
+      return matrix.abs().sum(1);
+  }
+  TORCH_INTERNAL_ASSERT(false, "a norm without a case");
+}
+
 // On the right device, and invisible to autograd.
 struct Guards {
   explicit Guards(at::Device device) : on(device) {}
@@ -198,8 +209,7 @@ bool Displacements::keep_directions() {
     const auto& layout = batch_->layout(static_cast<int64_t>(k));
     const auto anchor = anchors_[k].to(device_, at::kDouble).reshape({layout.rows, layout.cols});
     const auto traits = kernels::traits(norm_);
-    auto norms =
-        traits.row_norm == kernels::RowNorm::kL2 ? anchor.square().sum(1).sqrt() : anchor.abs().sum(1);
+    auto norms = norms_of_rows(anchor, traits.row_norm);
     if (traits.ratio_of == kernels::RatioOf::kLargestRow) norms.fill_(norms.max());
     closest.push_back(norms * (type == at::kFloat ? 0x1p-16 : 0x1p-45));
   }

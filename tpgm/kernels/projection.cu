@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "tpgm/kernels/launch.cuh"
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/projection_math.h"
 #include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
@@ -284,12 +284,11 @@ __device__ void finish_distances(const Arguments& args, const Piece& piece, cons
   double largest = 0;
   double finite = 1;
   for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    double total = __ldcg(distances.rows + tensor.first_row + row);
-    total = norm == RowNorm::kL2 ? sqrt(total) : total;
-    distances.rows[tensor.first_row + row] = total;
-    finite = isfinite(total) ? finite : 0;
-    smallest = fmin(smallest, total);
-    largest = fmax(largest, total);
+    const double distance = distance_of(norm, __ldcg(distances.rows + tensor.first_row + row));
+    distances.rows[tensor.first_row + row] = distance;
+    finite = isfinite(distance) ? finite : 0;
+    smallest = fmin(smallest, distance);
+    largest = fmax(largest, distance);
   }
   smallest = block_reduce(smallest, [](double a, double b) { return fmin(a, b); });
   largest = block_reduce(largest, [](double a, double b) { return fmax(a, b); });
@@ -302,26 +301,18 @@ __device__ void finish_distances(const Arguments& args, const Piece& piece, cons
   __syncthreads();
 }
 
-// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
-// element.
+// Calls f(add), where add(displacement, sum) adds one element's term to the sum. The switch is here, outside
+// of the loop over elements.
 template <class F>
 __device__ void with_norm(RowNorm norm, F f) {
-  if (norm == RowNorm::kL2) {
-    // Said, because a compiler may fuse it in one kernel and not in another.
-    f([](double delta, double& total) { total = fma(delta, delta, total); });
-  } else {
-    f([](double delta, double& total) { total += fabs(delta); });
+  switch (norm) {
+    case RowNorm::kL2:
+      // An explicit fma, because a compiler may fuse the two operations in one kernel and not in another.
+      return f([](double delta, double& total) { total = fma(delta, delta, total); });
+    case RowNorm::kL1:
+      return f([](double delta, double& total) { total += fabs(delta); });
   }
-}
-
-__device__ double ratio_within(double radius, double norm) {
-  return norm > 0 ? fmin(1.0, radius / norm) : 0.0;
-}
-
-__device__ double radius_of(const Limits& limits, const TensorPlan& tensor, const Piece& piece, int row) {
-  const double radius = limits.radii[piece.tensor];
-  return limits.closest == nullptr ? radius
-                                   : fmax(radius, limits.closest[tensor.first_row + piece.row + row]);
+  __trap();  // a norm without a case: the compiler for CUDA does not warn of it
 }
 
 // kProject: whole rows are projected on the way, and `limits` says how far.
@@ -336,8 +327,9 @@ __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
   double* const rows[] = {distances.rows};
   const bool clean = kUse == Use::kProject && *args.report == kAllFinite;
   const auto ratio_of = [&](int row, double total) {
-    const double distance = norm == RowNorm::kL2 ? sqrt(total) : total;
-    return clean && isfinite(total) ? ratio_within(radius_of(limits, tensor, piece, row), distance) : 1.0;
+    if (!clean || !isfinite(total)) return 1.0;
+    const double radius = radius_of(limits, piece.tensor, tensor.first_row + piece.row + row);
+    return ratio_within(radius, distance_of(norm, total));
   };
   with_norm(norm, [&](auto add) {
     const auto term = [=](double delta, double, double(&totals)[1]) { add(delta, totals[0]); };
@@ -352,25 +344,20 @@ __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
 // Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `distances` says which
 // rows count, `divisors` by what to divide.
 __device__ void finish_radius_gradients(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
-                                        RatioOf ratio_from, Rows which, const Distances& distances,
+                                        RatioOf ratio_of, Rows which, const Distances& distances,
                                         const Distances& divisors, const double* radii,
                                         const double* row_dots, double* result) {
   const double radius = radii[piece.tensor];
-  const auto norm_of = [&](const Distances& from, int64_t row) {
-    return ratio_from == RatioOf::kRow ? from.rows[tensor.first_row + row] : from.max[piece.tensor];
-  };
   double total = 0;
   double finite = 1;
   for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    const double dot = __ldcg(row_dots + tensor.first_row + row);
-    const double divisor = norm_of(divisors, row);
-    bool counts = divisor > 0;
-    if (which != Rows::kAll) {
-      const double norm = norm_of(distances, row);
-      counts = counts && norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
-    }
+    const int64_t all_rows = tensor.first_row + row;
+    const double dot = __ldcg(row_dots + all_rows);
+    const double divisor = limited_distance(ratio_of, divisors, piece.tensor, all_rows);
+    const bool included =
+        divisor > 0 && counts(which, radius, limited_distance(ratio_of, distances, piece.tensor, all_rows));
     finite = isfinite(dot) ? finite : 0;
-    total += counts ? dot / divisor : 0.0;
+    total += included ? dot / divisor : 0.0;
   }
   total = block_reduce(total, [](double a, double b) { return a + b; });
   finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
@@ -381,7 +368,7 @@ __device__ void finish_radius_gradients(const Arguments& args, const Piece& piec
 }
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    radius_gradients_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which,
+    radius_gradients_kernel(const __grid_constant__ Arguments args, RatioOf ratio_of, Rows which,
                             Distances distances, const double* radii, double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
@@ -396,14 +383,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
-    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, distances, radii, row_dots,
+    finish_radius_gradients(args, piece, tensor, ratio_of, which, distances, distances, radii, row_dots,
                             result);
   }
 }
 
 template <Types kTypes>
 __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks : kBlocks)
-    measure_radius_gradients_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
+    measure_radius_gradients_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_of,
                                     Rows which, Distances distances, const double* radii, Distances now,
                                     double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
@@ -420,7 +407,7 @@ __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
     finish_distances(args, piece, tensor, norm, now);
-    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, now, radii, row_dots, result);
+    finish_radius_gradients(args, piece, tensor, ratio_of, which, distances, now, radii, row_dots, result);
   }
 }
 
@@ -450,16 +437,17 @@ __device__ Piece piece_from_the_end(const Arguments& args) {
 
 // long_rows_only: those that are longer than a piece; the others are projected already.
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Distances distances,
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_of, Distances distances,
                    Limits limits, bool long_rows_only) {
   const Piece piece = piece_from_the_end(args);
   const TensorPlan tensor = args.plan[piece.tensor];
   if (long_rows_only && tensor.pieces_per_row == 1) return;
   const bool clean = *args.report == kAllFinite;
   update_rows<false>(args, piece, tensor, [&](int row) {
-    const double norm = ratio_from == RatioOf::kRow ? distances.rows[tensor.first_row + piece.row + row]
-                                                    : distances.max[piece.tensor];
-    return clean ? ratio_within(radius_of(limits, tensor, piece, row), norm) : 1.0;
+    if (!clean) return 1.0;
+    const int64_t all_rows = tensor.first_row + piece.row + row;
+    return ratio_within(radius_of(limits, piece.tensor, all_rows),
+                        limited_distance(ratio_of, distances, piece.tensor, all_rows));
   });
 }
 
@@ -526,15 +514,15 @@ void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   launch(batch, copy ? measure_kernel<Use::kCopy> : measure_kernel<Use::kNone>, norm, distances, Limits());
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
-  launch(batch, project_kernel, ratio_from, distances, limits, false);
+void project(const Batch& batch, RatioOf ratio_of, const Distances& distances, const Limits& limits) {
+  launch(batch, project_kernel, ratio_of, distances, limits, false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_of, const Distances& distances,
                          const Limits& limits) {
-  if (ratio_from == RatioOf::kLargestRow) {
+  if (ratio_of != RatioOf::kRow) {
     launch(batch, measure_kernel<Use::kNone>, norm, distances, Limits());
-    project(batch, ratio_from, distances, limits);
+    project(batch, ratio_of, distances, limits);
     return;
   }
   launch(batch,
@@ -544,23 +532,23 @@ void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, c
   const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
   const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
   const auto end = tensors.rend() - std::find_if(tensors.rbegin(), tensors.rend(), is_long);
-  if (first < end) launch_over(batch, first, end, project_kernel, ratio_from, distances, limits, true);
+  if (first < end) launch_over(batch, first, end, project_kernel, ratio_of, distances, limits, true);
 }
 
 void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
 
-void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+void radius_gradients(const Batch& batch, RatioOf ratio_of, Rows which, const Distances& distances,
                       const double* radii, double* row_dots, double* result) {
-  launch(batch, radius_gradients_kernel, ratio_from, which, distances, radii, row_dots, result);
+  launch(batch, radius_gradients_kernel, ratio_of, which, distances, radii, row_dots, result);
 }
 
-void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_of, Rows which,
                               const Distances& distances, const double* radii, const Distances& now,
                               double* row_dots, double* result) {
   launch(batch,
          only_float32(batch) ? measure_radius_gradients_kernel<Types::kFloat32>
                              : measure_radius_gradients_kernel<Types::kAny>,
-         norm, ratio_from, which, distances, radii, now, row_dots, result);
+         norm, ratio_of, which, distances, radii, now, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }

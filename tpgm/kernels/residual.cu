@@ -333,11 +333,13 @@ __device__ float sigmoid_of(float x, float) { return 1.0f / (1.0f + expf(-x)); }
 
 template <Unit kUnit, class T>
 __device__ float value_at(float x, T type) {
+  static_assert(kUnit == Unit::kGelu || kUnit == Unit::kQuickGelu);
   return x * (kUnit == Unit::kGelu ? normal_of(x, type).x : sigmoid_of(kQuickScale * x, type));
 }
 
 template <Unit kUnit, class T>
-__device__ float slope_at(float x, T type) {
+__device__ float derivative_at(float x, T type) {
+  static_assert(kUnit == Unit::kGelu || kUnit == Unit::kQuickGelu);
   if constexpr (kUnit == Unit::kGelu) {
     constexpr float kDensity = 0.3989422804014327f;  // 1 / sqrt(2π)
     const float2 normal = normal_of(x, type);
@@ -425,7 +427,7 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks)
           unpack(gradient[k], values);
 #pragma unroll
           for (int i = 0; i < kVector<T>; ++i) {
-            values[i] *= slope_at<kUnit>(slopes[i], T{});
+            values[i] *= derivative_at<kUnit>(slopes[i], T{});
             sums[i] += values[i];
           }
           store(dx + row * cols + walk.column, values);
@@ -495,10 +497,12 @@ void with_type(DType type, F f) {
 
 template <class F>
 void with_unit(Unit unit, F f) {
-  if (unit == Unit::kGelu)
-    f(std::integral_constant<Unit, Unit::kGelu>{});
-  else
-    f(std::integral_constant<Unit, Unit::kQuickGelu>{});
+  switch (unit) {
+    case Unit::kGelu:
+      return f(std::integral_constant<Unit, Unit::kGelu>{});
+    case Unit::kQuickGelu:
+      return f(std::integral_constant<Unit, Unit::kQuickGelu>{});
+  }
 }
 
 // Calls f(the least constant that a number may be rounded up to).
