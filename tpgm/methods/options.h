@@ -1,8 +1,10 @@
 // The keywords of methods' options, for flags, recipes and lists.
 #pragma once
 
+#include <array>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -14,8 +16,12 @@ namespace tpgm {
 
 template <>
 struct Words<Norm> {
-  static constexpr std::pair<Norm, const char*> all[] = {
-      {Norm::kL2, "l2"}, {Norm::kMars, "mars"}, {Norm::kMarsMax, "mars-max"}};
+  static constexpr auto all = [] {
+    std::array<std::pair<Norm, const char*>, std::size(kernels::kNorms)> words;
+    for (size_t k = 0; k < words.size(); ++k)
+      words[k] = {kernels::kNorms[k], kernels::traits(kernels::kNorms[k]).keyword};
+    return words;
+  }();
 };
 template <>
 struct Words<AnchorStorage> {
