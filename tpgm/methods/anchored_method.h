@@ -50,11 +50,9 @@ class AnchoredMethod : public Method, public HasRadii, public Capturable {
   void poll() { displacements_.flag().poll(); }
   void post() { displacements_.flag().post(); }
 
-  /// Pieces of a state: a number (throws if it is not there), and all entries under a prefix.
+  /// A number of a state; get_int() throws if it is not there.
   static void put(NamedTensors& state, const std::string& name, int64_t value);
-  static void put(NamedTensors& state, const std::string& prefix, const NamedTensors& part);
   int64_t get_int(const NamedTensors& state, const std::string& name) const;
-  static NamedTensors get_part(const NamedTensors& state, const std::string& prefix);
 
   const std::string name_;
   Displacements displacements_;

@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
+#include "tpgm/io/state_dict.h"
+
 namespace tpgm {
 
 Ftp::Ftp(const ModuleView& model, FtpOptions options)
@@ -97,7 +99,7 @@ NamedNumbers Ftp::ratios() const {
 NamedTensors Ftp::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "stepped", static_cast<int64_t>(stepped_));
-  put(state, "radii.", radii_.state_dict());
+  state.update(with_prefix(radii_.state_dict(), "radii."));
   if (options_.mask()) state.insert("distances", displacements_.distances().cpu().clone());
   if (held_.holds())
     for (size_t k = 0; k < held_.values().size(); ++k)
@@ -123,7 +125,7 @@ void Ftp::load_state_dict(const NamedTensors& state) {
   TORCH_CHECK(!distances.defined() || distances.sizes() == displacements_.distances().sizes(),
               "[Ftp] the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
               displacements_.distances().numel());
-  radii_.load_state_dict(name_, get_part(state, "radii."));
+  radii_.load_state_dict(name_, below(state, "radii."));
   held_.load(held);
   if (distances.defined()) displacements_.load_distances(distances);
   stepped_ = stepped;

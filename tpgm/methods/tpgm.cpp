@@ -1,6 +1,7 @@
 #include "tpgm/methods/tpgm.h"
 
 #include "tpgm/base/call.h"
+#include "tpgm/io/state_dict.h"
 
 namespace tpgm {
 namespace {
@@ -164,8 +165,8 @@ NamedTensors Tpgm::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "step", step_);
   put(state, "scale", static_cast<int64_t>(options_.scale()));
-  put(state, "radii.", radii_.state_dict());
-  put(state, "probe.", held_out_loss_.state_dict());  // as files have it
+  state.update(with_prefix(radii_.state_dict(), "radii."));
+  state.update(with_prefix(held_out_loss_.state_dict(), "probe."));  // the name that saved states have
   return state;
 }
 
@@ -174,8 +175,8 @@ void Tpgm::load_state_dict(const NamedTensors& state) {
   const auto step = get_int(state, "step");
   TORCH_CHECK(get_int(state, "scale") == static_cast<int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
-  radii_.load_state_dict(name_, get_part(state, "radii."));
-  held_out_loss_.load_state_dict(get_part(state, "probe."));
+  radii_.load_state_dict(name_, below(state, "radii."));
+  held_out_loss_.load_state_dict(below(state, "probe."));
   step_ = step;
 }
 
