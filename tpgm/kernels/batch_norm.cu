@@ -598,13 +598,13 @@ __global__ void __launch_bounds__(kThreads)
 
 int64_t vector(DType dtype) { return dtype == DType::kBFloat16 ? 8 : 4; }
 
-Shape shape_of(const NormMap& map) {
+Shape shape_of(const FeatureMap& map) {
   const auto groups = static_cast<int>(map.channels / vector(map.dtype));
   return {static_cast<int>(map.pixels()), groups, std::min(groups, kLanes), static_cast<int>(map.height),
           static_cast<int>(map.width)};
 }
 
-Shape pooled_shape(const NormMap& map, Pool pool) {
+Shape pooled_shape(const FeatureMap& map, Pool pool) {
   Shape shape = shape_of(map);
   const int more = pool == Pool::kMax ? 1 : 0;
   shape.height = (shape.height + more) / 2;
@@ -622,7 +622,7 @@ dim3 grid_of(const Shape& shape, int rows, int blocks_each) {
   return {static_cast<unsigned>(tiles), static_cast<unsigned>(std::max(1, chunks)), 1};
 }
 
-dim3 finish_grid(const NormMap& map) {
+dim3 finish_grid(const FeatureMap& map) {
   return {static_cast<unsigned>((map.channels + kFinishChannels - 1) / kFinishChannels), 1, 1};
 }
 
@@ -643,17 +643,17 @@ void with_type(DType dtype, Call call) {
     throw std::runtime_error("[tpgm] BatchNorm on CUDA takes bfloat16 and float32 maps");
 }
 
-int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const FeatureMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels / vector(map.dtype) : 0;
 }
 
-int64_t scratch_bytes(const NormMap& map) {
+int64_t scratch_bytes(const FeatureMap& map) {
   return static_cast<int64_t>(grid_of(shape_of(map), static_cast<int>(map.pixels()), kReduceBlocks).y) * 2 *
          map.channels * static_cast<int64_t>(sizeof(float));
 }
 
-void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running,
+void statistics(const FeatureMap& map, const void* x, void* mean, void* variance, const Running& running,
                 void* scratch, void* stream) {
   const Shape shape = shape_of(map);
   const dim3 grid = grid_of(shape, shape.rows, kReduceBlocks);
@@ -669,7 +669,7 @@ void statistics(const NormMap& map, const void* x, void* mean, void* variance, c
   check_launch();
 }
 
-void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
+void forward(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
   const Shape shape = shape_of(map);
   const ChannelParameters parameters = parameters_of(norm);
   auto* on = static_cast<cudaStream_t>(stream);
@@ -696,7 +696,7 @@ void forward(const NormMap& map, const BatchNormParameters& norm, const NormForw
 }
 
 template <class T, Undo kUndo>
-void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBackward& call, float* parts,
+void backward_of(const FeatureMap& map, const ChannelParameters& norm, const NormBackward& call, float* parts,
                  cudaStream_t stream) {
   const Shape shape = shape_of(map);
   const int cells = kPooled<kUndo>
@@ -722,7 +722,7 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
   check_launch();
 }
 
-void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
+void backward(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
               void* stream) {
   const ChannelParameters parameters = parameters_of(norm);
   auto* parts = static_cast<float*>(scratch);
@@ -737,7 +737,7 @@ void backward(const NormMap& map, const BatchNormParameters& norm, const NormBac
   });
 }
 
-void mean_pool(const NormMap& map, const void* x, void* y, void* stream) {
+void mean_pool(const FeatureMap& map, const void* x, void* y, void* stream) {
   const Shape shape = shape_of(map), small = pooled_shape(map, Pool::kMean);
   with_type(map.dtype, [&](auto type) {
     using T = decltype(type);
@@ -748,7 +748,7 @@ void mean_pool(const NormMap& map, const void* x, void* y, void* stream) {
   check_launch();
 }
 
-void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void* stream) {
+void mean_pool_backward(const FeatureMap& map, const void* dy, void* dx, void* stream) {
   const Shape shape = shape_of(map);
   with_type(map.dtype, [&](auto type) {
     using T = decltype(type);

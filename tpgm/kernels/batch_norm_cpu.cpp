@@ -31,7 +31,7 @@ struct Channels {
 
 // The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
 template <class Visit>
-void for_window(const NormMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
+void for_window(const FeatureMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
   const int64_t side = pool == Pool::kMax ? 3 : 2, pad = pool == Pool::kMax ? 1 : 0;
   for (int64_t k = 0; k < side * side; ++k) {
     const int64_t h = 2 * line - pad + k / side, w = 2 * column - pad + k % side;
@@ -42,7 +42,7 @@ void for_window(const NormMap& map, Pool pool, int64_t image, int64_t line, int6
 
 // visit(index of the pooled pixel, image, line, column) for all pixels of the pooled map.
 template <class Visit>
-void for_pooled(const NormMap& map, Pool pool, Visit visit) {
+void for_pooled(const FeatureMap& map, Pool pool, Visit visit) {
   const int64_t more = pool == Pool::kMax ? 1 : 0;
   const int64_t height = (map.height + more) / 2, width = (map.width + more) / 2;
   int64_t index = 0;
@@ -53,7 +53,7 @@ void for_pooled(const NormMap& map, Pool pool, Visit visit) {
 }
 
 template <class T>
-void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const Running& running) {
+void statistics_of(const FeatureMap& map, const T* x, T* mean, T* variance, const Running& running) {
   const auto count = static_cast<double>(map.pixels());
   for (int64_t c = 0; c < map.channels; ++c) {
     double sum = 0, squares = 0;
@@ -76,7 +76,7 @@ void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const R
 }
 
 template <class T>
-void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormForward& call) {
+void forward_of(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call) {
   const Channels<T> channels(norm);
   const auto *x = static_cast<const T*>(call.x), *residual = static_cast<const T*>(call.residual);
   auto* y = static_cast<T*>(call.y);
@@ -110,7 +110,7 @@ void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormF
 
 // The gradient before the ReLU.
 template <class T>
-std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const NormBackward& call) {
+std::vector<T> undone(const FeatureMap& map, const Channels<T>& channels, const NormBackward& call) {
   const auto *x = static_cast<const T*>(call.x), *dy = static_cast<const T*>(call.dy),
              *second = static_cast<const T*>(call.dy_second);
   const int64_t n = map.channels;
@@ -139,7 +139,7 @@ std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const Nor
 }
 
 template <class T>
-void backward_of(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call) {
+void backward_of(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call) {
   const Channels<T> channels(norm);
   const auto* x = static_cast<const T*>(call.x);
   auto* dx = static_cast<T*>(call.dx);
@@ -175,7 +175,7 @@ void backward_of(const NormMap& map, const BatchNormParameters& norm, const Norm
 }
 
 template <class T>
-void mean_pool_of(const NormMap& map, const T* x, T* y) {
+void mean_pool_of(const FeatureMap& map, const T* x, T* y) {
   const int64_t n = map.channels;
   for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
     std::fill_n(y + index * n, n, T(0));
@@ -186,7 +186,7 @@ void mean_pool_of(const NormMap& map, const T* x, T* y) {
 }
 
 template <class T>
-void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
+void mean_pool_backward_of(const FeatureMap& map, const T* dy, T* dx) {
   const int64_t n = map.channels;
   std::fill_n(dx, map.pixels() * n, T(0));  // an odd map's last line and column are in no window
   for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
@@ -198,37 +198,38 @@ void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
 
 int64_t vector(DType) { return 1; }
 
-int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const FeatureMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels : 0;
 }
 
-int64_t scratch_bytes(const NormMap&) { return 0; }
+int64_t scratch_bytes(const FeatureMap&) { return 0; }
 
-void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running, void*,
-                void*) {
+void statistics(const FeatureMap& map, const void* x, void* mean, void* variance, const Running& running,
+                void*, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     statistics_of(map, static_cast<const T*>(x), static_cast<T*>(mean), static_cast<T*>(variance), running);
   });
 }
 
-void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
+void forward(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
   with_float_or_double(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
 }
 
-void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void*, void*) {
+void backward(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call, void*,
+              void*) {
   with_float_or_double(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
 }
 
-void mean_pool(const NormMap& map, const void* x, void* y, void*) {
+void mean_pool(const FeatureMap& map, const void* x, void* y, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_of(map, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
-void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void*) {
+void mean_pool_backward(const FeatureMap& map, const void* dy, void* dx, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_backward_of(map, static_cast<const T*>(dy), static_cast<T*>(dx));
