@@ -1,4 +1,4 @@
-// The keywords of methods' options, for flags, recipes and lists.
+// The keywords of the enumerations among methods' options, as flags and recipes spell them.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct Words<RadiusScale> {
                                                                 {RadiusScale::kRelative, "relative"}};
 };
 
-/// How often something happens: every so many optimizer steps, or once, after the last.
+/// How often something happens: every N optimizer steps, or once after the last one.
 struct Every {
   int64_t steps = 1;
   constexpr Every(int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
