@@ -38,8 +38,9 @@ struct FtpOptions : AnchoredOptions<FtpOptions> {
 /// step stays at the anchor.
 ///
 /// Memory: the anchor. The direction of the displacement is read from the projected weights, so projections
-/// keep each row at least 2^-16 of its norm (float64: 2^-45) away from the anchor, however small the radius.
-/// Weights of 16-bit types are too coarse for this: for them a copy from before the last projection is kept.
+/// keep each row away from the anchor by at least 2^-16 of the anchor row's norm (float64: 2^-45), however
+/// small the radius. Weights of 16-bit types are too coarse for this: of them a copy from before the last
+/// projection is kept.
 ///
 /// On CUDA errors come a step late: weights that are not finite are not changed, but other weights may have
 /// been projected in that step.
