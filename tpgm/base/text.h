@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm {
@@ -128,11 +128,8 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     }
     return;
   } else {
-    const auto* last = text.data() + text.size();
-    T parsed{};
-    const auto result = std::from_chars(text.data(), last, parsed);
-    if (result.ec == std::errc() && result.ptr == last) {
-      value = parsed;
+    if (const auto number = parse_number<T>(text)) {
+      value = *number;
       return;
     }
   }

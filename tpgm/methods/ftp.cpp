@@ -20,8 +20,8 @@ Ftp::Ftp(const ModuleView& model, const NamedTensors& anchor, FtpOptions options
   holds_ = !displacements_.keep_directions();
 }
 
-// look() for errors. On CUDA the step that went wrong has been taken by the time its error is known; after an
-// error the radii continue without that step.
+// Calls look(), which checks for errors. On CUDA the failed step is already complete when its error arrives;
+// the radii then continue without it.
 template <class Look>
 void Ftp::or_forget(Look&& look) {
   try {
@@ -64,7 +64,7 @@ void Ftp::after_step(const Closure&) {
   TORCH_CHECK(!stepped_ || radius_gradients_,
               "[Ftp] after_step() without before_step(); call it after backward()");
   const auto learn = [this] {
-    if (radius_gradients_) radii_.update(*radius_gradients_, radii_.distances());  // those of the step before
+    if (radius_gradients_) radii_.update(*radius_gradients_, radii_.distances());  // of the previous step
   };
   if (radii_.initialised() && !holds_ && displacements_.device().is_cuda()) {
     radii_.remember();
@@ -78,7 +78,7 @@ void Ftp::after_step(const Closure&) {
     }
     radii_.prepare(displacements_.smallest(), displacements_.largest());
   } else {
-    holds_ ? held_.hold() : displacements_.measure();  // on the CPU this throws, and nothing has changed
+    holds_ ? held_.hold() : displacements_.measure();  // on the CPU this throws before anything has changed
     radii_.must_wait() ? check() : radii_.remember();
     learn();
     displacements_.project(radii_.prepare(displacements_.smallest(), displacements_.largest()));

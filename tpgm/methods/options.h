@@ -2,12 +2,12 @@
 #pragma once
 
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <string>
 #include <utility>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/text.h"
 #include "tpgm/core/displacements.h"
 #include "tpgm/core/radii.h"
@@ -55,11 +55,13 @@ struct TextOf<Every> {
     return value.at_end() ? "end" : std::to_string(value.steps);
   }
   static bool read(const std::string& text, Every& value) {
-    value = kEnd;
-    if (text == "end") return true;
-    const auto* last = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), last, value.steps);
-    return result.ec == std::errc() && result.ptr == last && value.steps >= 1;
+    if (text == "end") {
+      value = kEnd;
+      return true;
+    }
+    const auto steps = parse_number<int64_t>(text);
+    if (steps) value = *steps;
+    return steps && *steps >= 1;
   }
 };
 

@@ -21,8 +21,7 @@ RadiiOptions radii_options(const TpgmOptions& options) {
       .optimizer(options.radius_optimizer());
 }
 
-// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
-// globs.
+// The group of each tensor: the first glob that matches it, or a group of its own. Without globs, its block.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
                                    const std::vector<std::string>& globs) try {
   check_globs("groups", globs, names);
@@ -59,10 +58,10 @@ Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions opti
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
-// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
+// Learns radii for the present weights, which it does not change. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
   poll();
-  // On CUDA nothing waits where the radii know a way back by themselves.
+  // On CUDA this does not wait if the radii roll back by themselves.
   const bool wait = displacements_.device().is_cpu() || radii_.must_wait();
   const auto check_if_waiting = [&] {
     if (wait) check();
