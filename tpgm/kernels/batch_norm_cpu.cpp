@@ -1,4 +1,4 @@
-// The maps' kernels in plain loops: what the CUDA kernels are compared with.
+// BatchNorm, ReLU and pooling as plain loops: the oracle for CUDA.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace tpgm::kernels {
 namespace {
 
-constexpr uint8_t kNoPixel = 255;  // nothing in a window was above zero
+constexpr uint8_t kNoPixel = 255;  // no value in a window was above zero
 
 template <class T>
 struct Channels {
@@ -29,7 +29,8 @@ struct Channels {
   }
 };
 
-// The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
+// Calls visit(index of the pixel, its place in the window) for the pixels of a window that are inside the
+// feature map.
 template <class Visit>
 void for_window(const FeatureMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
   const int64_t side = pool == Pool::kMax ? 3 : 2, pad = pool == Pool::kMax ? 1 : 0;
@@ -40,7 +41,7 @@ void for_window(const FeatureMap& map, Pool pool, int64_t image, int64_t line, i
   }
 }
 
-// visit(index of the pooled pixel, image, line, column) for all pixels of the pooled map.
+// Calls visit(index, image, line, column) for all pixels of the pooled feature map.
 template <class Visit>
 void for_pooled(const FeatureMap& map, Pool pool, Visit visit) {
   const int64_t more = pool == Pool::kMax ? 1 : 0;
@@ -108,9 +109,10 @@ void forward_of(const FeatureMap& map, const BatchNormParameters& norm, const No
   });
 }
 
-// The gradient before the ReLU.
+// The gradient of the ReLU's input.
 template <class T>
-std::vector<T> undone(const FeatureMap& map, const Channels<T>& channels, const NormBackward& call) {
+std::vector<T> relu_input_gradient(const FeatureMap& map, const Channels<T>& channels,
+                                   const NormBackward& call) {
   const auto *x = static_cast<const T*>(call.x), *dy = static_cast<const T*>(call.dy),
              *second = static_cast<const T*>(call.dy_second);
   const int64_t n = map.channels;
@@ -144,7 +146,7 @@ void backward_of(const FeatureMap& map, const BatchNormParameters& norm, const N
   const auto* x = static_cast<const T*>(call.x);
   auto* dx = static_cast<T*>(call.dx);
   const int64_t n = map.channels, rows = map.pixels();
-  const auto gradient = undone(map, channels, call);
+  const auto gradient = relu_input_gradient(map, channels, call);
   if (call.dresidual) std::copy(gradient.begin(), gradient.end(), static_cast<T*>(call.dresidual));
   if (!channels.weight) {
     if (dx) std::copy(gradient.begin(), gradient.end(), dx);
@@ -188,7 +190,7 @@ void mean_pool_of(const FeatureMap& map, const T* x, T* y) {
 template <class T>
 void mean_pool_backward_of(const FeatureMap& map, const T* dy, T* dx) {
   const int64_t n = map.channels;
-  std::fill_n(dx, map.pixels() * n, T(0));  // an odd map's last line and column are in no window
+  std::fill_n(dx, map.pixels() * n, T(0));  // if sizes are odd, the last line and column are in no window
   for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
     for_window(map, Pool::kMean, image, line, column, [&](int64_t pixel, uint8_t) {
       for (int64_t c = 0; c < n; ++c) dx[pixel * n + c] = dy[index * n + c] / 4;

@@ -1,4 +1,5 @@
-// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for projection.cu.
+// Distances, projections and radius gradients on the CPU: vectorized, parallel over pieces, and the oracle
+// for projection.cu.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,8 +9,8 @@
 #include "tpgm/kernels/cpu_types.h"
 #include "tpgm/kernels/projection_math.h"
 
-// One binary for all x86 machines: the loops are compiled for each level and picked at load time. Sums run
-// over a fixed number of lanes, so all levels give the same bits.
+// One binary for all x86 machines: the loops are compiled for several instruction sets and selected at load
+// time. Sums have a fixed number of lanes, so all instruction sets give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TPGM_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -136,8 +137,8 @@ void with_types(const Layout& layout, F&& f) {
   }
 }
 
-// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece of the tensors, on all
-// threads. kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece, on all threads. kMayBeBf16:
+// `operand` may be bfloat16 with float32 weights.
 template <bool kMayBeBf16 = false, class F>
 void for_each_piece(const Batch& batch, F&& f) {
   batch.parallel_for(static_cast<int64_t>(batch.plan->pieces.size()), [&](int64_t begin, int64_t end) {
@@ -161,9 +162,9 @@ void for_each_piece(const Batch& batch, F&& f) {
   });
 }
 
-// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, operand, n) of each row or part of a
-// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, operand, n, tensor
-// index) at once, while they are in the cache.
+// Writes the row sums of all tensors, kSums per row: row_sums(weights, anchor, operand, n) of each row or
+// part of a row, with parts added in order. For whole rows it then calls finish(row, sum, weights, anchor,
+// operand, n, tensor index), while they are in the cache.
 template <bool kMayBeBf16, size_t kSums, class RowSums, class Finish>
 void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, RowSums&& row_sums,
                  Finish&& finish) {
@@ -212,7 +213,7 @@ double row_sum(RowNorm norm, const W* weights, const A* anchor, int64_t n) {
   return NAN;
 }
 
-// Distances from the sums of rows, their extremes, and a report of what is not finite.
+// Computes distances from row sums, and their extremes; reports tensors that are not finite.
 void finish_distances(const Batch& batch, RowNorm norm, const Distances& distances) {
   for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
@@ -242,7 +243,7 @@ void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   finish_distances(batch, norm, distances);
 }
 
-// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
+// Writes consecutive elements with their ratio. With ratio 1 they are copied, or left alone in place.
 template <class W, class A, class T>
 void write_run(const W* weights, const A* anchor, T* out, double ratio, int64_t n) {
   if (ratio != 1)
@@ -253,7 +254,7 @@ void write_run(const W* weights, const A* anchor, T* out, double ratio, int64_t 
     std::memcpy(out, weights, n * sizeof(W));
 }
 
-// long_rows_only: those that are longer than a piece; the others are projected already.
+// long_rows_only: only rows that are longer than a piece, because the others are already projected.
 void project_pieces(const Batch& batch, RatioOf ratio_of, const Distances& distances, const Limits& limits,
                     bool long_rows_only) {
   const bool clean = *batch.report == kAllFinite;
@@ -299,7 +300,7 @@ void interpolate(const Batch& batch, const double* ratios) {
   });
 }
 
-// Σ over the rows that count of dot / norm: `distances` says which count, `divisors` by what to divide.
+// Σ dot / divisor over the rows that count according to `distances`.
 void finish_radius_gradients(const Batch& batch, RatioOf ratio_of, Rows which, const Distances& distances,
                              const Distances& divisors, const double* radii, const double* row_dots,
                              double* result) {

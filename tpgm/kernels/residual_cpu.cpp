@@ -1,4 +1,4 @@
-// A transformer's passes as plain loops: what the CUDA kernels are held against, and gradients in double.
+// The passes of a transformer as plain loops, with sums in double: the oracle for CUDA.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -35,7 +35,7 @@ void with_type(DType type, F f) {
   }
 }
 
-// Calls f(a value of the stream's type, one of the branch's).
+// Calls f(S{}, B{}) with the types of stream and branch.
 template <class F>
 void with_types(const StreamTypes& types, F f) {
   if (types.stream == DType::kFloat64) return f(double{}, double{});
