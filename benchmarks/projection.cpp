@@ -56,14 +56,18 @@ class Timer {
 /// What a user would write without us: the same mathematics, one tensor after the other.
 void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double radius, Norm norm) {
   const auto delta = weights - anchor;
+  const auto row_sums = [&] { return delta.dim() < 2 ? delta.abs().sum() : delta.abs().flatten(1).sum(1); };
   at::Tensor distance;
-  if (norm == Norm::kL2) {
-    distance = delta.norm();
-  } else if (delta.dim() < 2) {
-    distance = delta.abs().sum();
-  } else {
-    distance = delta.abs().flatten(1).sum(1);
-    distance = norm == Norm::kMarsMax ? distance.max() : distance;
+  switch (norm) {
+    case Norm::kL2:
+      distance = delta.norm();
+      break;
+    case Norm::kMars:
+      distance = row_sums();
+      break;
+    case Norm::kMarsMax:
+      distance = row_sums().max();
+      break;
   }
   auto ratio = (radius / distance).clamp_max(1);
   if (ratio.dim() == 1 && delta.dim() > 1) {
@@ -97,12 +101,13 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
 
   const auto from = at::randn({elements}, tensor_options);
   auto to = at::empty_like(from);
-  const auto done = begin_progress(options.progress, 7);  // the copy, and two ways for each of three norms
+  // The copy, and two ways for each norm.
+  const auto done = begin_progress(options.progress, 1 + 2 * std::size(kernels::kNorms));
   report.copy_ms = timer.median_ms(options.repeats, [] {}, [&] { to.copy_(from); });
   done();
   report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;
 
-  for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
+  for (const auto norm : kernels::kNorms) {
     Displacements displacements("bench", selected, norm, AnchorStorage::kWeights);
     displacements.measure();
     const auto radii =

@@ -2,7 +2,7 @@
 # precompiled header holds (a second or two for torch::nn::Module), hence one for what has modules and one for what
 # has tensors alone. CMake shares them only between targets with the same flags; tpgm_flags is where those come from.
 add_library(tpgm_flags INTERFACE)
-target_compile_options(tpgm_flags INTERFACE -fPIC -Wall -Wextra)
+target_compile_options(tpgm_flags INTERFACE -fPIC -Wall -Wextra -Werror=switch)
 target_link_libraries(tpgm_flags INTERFACE torch OpenMP::OpenMP_CXX)
 
 set(tpgm_std <algorithm> <filesystem> <functional> <map> <memory> <optional> <set> <string> <string_view> <vector>
@@ -36,7 +36,7 @@ function(tpgm_room name)
   add_library(tpgm::${name} ALIAS tpgm_${name})
   set_target_properties(tpgm_${name} PROPERTIES EXPORT_NAME ${name})
   target_compile_features(tpgm_${name} PUBLIC cxx_std_20)
-  target_compile_options(tpgm_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra>)
+  target_compile_options(tpgm_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra -Werror=switch>)
   target_include_directories(tpgm_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(tpgm_${name} PUBLIC ${room_USES})

@@ -13,7 +13,7 @@ namespace tpgm::testing {
 
 using torch::Tensor;
 
-inline constexpr Norm kNorms[] = {Norm::kL2, Norm::kMars, Norm::kMarsMax};
+using kernels::kNorms;
 inline constexpr AnchorStorage kStorages[] = {AnchorStorage::kWeights, AnchorStorage::kBFloat16,
                                               AnchorStorage::kHost};
 inline constexpr torch::ScalarType kTypes[] = {torch::kDouble, torch::kFloat, torch::kHalf, torch::kBFloat16};
@@ -32,8 +32,15 @@ inline Tensor in_rows(const Tensor& tensor, Norm norm) {
 /// n_r of every row; one n for kMarsMax.
 inline Tensor distances(const Tensor& weights, const Tensor& anchor, Norm norm) {
   const auto delta = in_rows(weights, norm) - in_rows(anchor, norm);
-  const auto rows = norm == Norm::kL2 ? delta.square().sum(1).sqrt() : delta.abs().sum(1);
-  return norm == Norm::kMarsMax ? rows.max().reshape({1}) : rows;
+  switch (norm) {
+    case Norm::kL2:
+      return delta.square().sum(1).sqrt();
+    case Norm::kMars:
+      return delta.abs().sum(1);
+    case Norm::kMarsMax:
+      return delta.abs().sum(1).max().reshape({1});
+  }
+  return {};
 }
 
 /// anchor + min(1, γ/n) Δ, differentiable in γ; at γ = n the constraint is active. float64, CPU.

@@ -29,8 +29,6 @@ struct Blocks {
 
 void whole(int64_t n, const std::function<void(int64_t, int64_t)>& body) { body(0, n); }
 
-constexpr Norm kNorms[] = {Norm::kL2, Norm::kMars, Norm::kMarsMax};
-
 // Matrices of float32 beside their anchors, one row of the first unmoved, and a row longer than a piece.
 struct Model {
   std::vector<std::pair<int64_t, int64_t>> shapes = {{3, 4}, {1, 5}, {2, 9001}};
@@ -72,10 +70,17 @@ struct Model {
     return sums;
   }
   Numbers distances(size_t k, Norm norm) const {
-    auto rows = row_sums(k, norm, [&](double d, size_t) { return norm == Norm::kL2 ? d * d : std::abs(d); });
-    if (norm == Norm::kL2)
-      for (auto& each : rows) each = std::sqrt(each);
-    return rows;
+    switch (norm) {
+      case Norm::kL2: {
+        auto rows = row_sums(k, norm, [](double d, size_t) { return d * d; });
+        for (auto& each : rows) each = std::sqrt(each);
+        return rows;
+      }
+      case Norm::kMars:
+      case Norm::kMarsMax:
+        return row_sums(k, norm, [](double d, size_t) { return std::abs(d); });
+    }
+    return {};
   }
 };
 
@@ -117,8 +122,9 @@ class Batches : public ::testing::TestWithParam<Norm> {
   Numbers measured = Numbers(static_cast<size_t>(batch.distances_size()), NAN);
 };
 std::string name_of(const ::testing::TestParamInfo<Norm>& info) {
-  constexpr const char* kNames[] = {"L2", "Mars", "MarsMax"};
-  return kNames[static_cast<size_t>(info.param)];
+  std::string name = traits(info.param).keyword;
+  std::erase(name, '-');
+  return name;
 }
 INSTANTIATE_TEST_SUITE_P(Each, Batches, ::testing::ValuesIn(kNorms), name_of);
 

@@ -30,7 +30,13 @@ inline Tensor functional_loss(const Net& net, const Tensors& parameters, const B
 
 /// n_r of every row (l2: of the whole), in a shape that broadcasts with the displacement.
 inline Tensor row_distances(const Tensor& displacement, Norm norm) {
-  if (norm == Norm::kL2) return displacement.pow(2).sum().sqrt();
+  switch (norm) {
+    case Norm::kL2:
+      return displacement.pow(2).sum().sqrt();
+    case Norm::kMars:
+    case Norm::kMarsMax:
+      break;
+  }
   if (displacement.dim() < 2) return displacement.abs().sum();
   std::vector<int64_t> rows(displacement.dim(), 1);
   rows[0] = -1;

@@ -231,7 +231,7 @@ TEST_P(Equations, Spd) {
 }
 
 TEST_P(Equations, MarsSp) {
-  for (const auto norm : {Norm::kMars, Norm::kL2, Norm::kMarsMax}) {
+  for (const auto norm : kernels::kNorms) {
     for (const auto& optimizer : {sgd(), adamw()}) {
       make_nets();
       tpgm::MarsSp method(*net, MarsSpOptions().radius(0.1).norm(norm));
@@ -265,7 +265,7 @@ TEST_P(Equations, Wise) {
 
 // The gradient of a radius is read off one step of plain gradient descent on it.
 TEST_P(Equations, RadiusGradientsMatchFiniteDifferences) {
-  for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
+  for (const auto norm : kernels::kNorms) {
     make_nets();
     const double rate = 1e-5;
     Tpgm method(*net, TpgmOptions().norm(norm).radius_optimizer(

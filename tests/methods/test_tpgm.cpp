@@ -22,7 +22,7 @@ TEST_P(TpgmTest, WithoutRadiusStepsHalfIsWise) {
 }
 
 TEST_P(TpgmTest, KeepsEveryTensorInsideItsRadius) {
-  for (const auto norm : {Norm::kL2, Norm::kMars, Norm::kMarsMax}) {
+  for (const auto norm : kernels::kNorms) {
     for (int seed = 0; seed < 10; ++seed) {
       SCOPED_TRACE(seed);
       torch::manual_seed(seed);

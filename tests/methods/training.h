@@ -108,7 +108,13 @@ inline void train_plainly(Net& net, int64_t steps, const OptimizerOf& make_optim
 /// n_r of every row (l2: n of the whole), as a vector of doubles on the host.
 inline torch::Tensor distances(const torch::Tensor& tensor, const torch::Tensor& anchor, Norm norm) {
   const auto delta = (tensor.detach().to(torch::kDouble) - anchor.to(torch::kDouble)).cpu();
-  if (norm == Norm::kL2) return delta.pow(2).sum().sqrt().reshape({1});
+  switch (norm) {
+    case Norm::kL2:
+      return delta.pow(2).sum().sqrt().reshape({1});
+    case Norm::kMars:
+    case Norm::kMarsMax:
+      break;
+  }
   return delta.dim() < 2 ? delta.abs().sum().reshape({1}) : delta.abs().flatten(1).sum(1);
 }
 

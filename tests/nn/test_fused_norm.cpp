@@ -237,7 +237,7 @@ TEST(MeanPool, HasATwinThatIsAtens) {
     const Tensor expected = at::avg_pool2d(x, 2), dy = torch::randn_like(expected);
     const Tensor dx_expected = torch::autograd::grad({expected}, {x}, {dy})[0];
     const Tensor y = torch::empty_like(expected), dx = torch::empty_like(x);
-    const kernels::NormMap map{kernels::DType::kFloat32, 3, side, side + 1, 8};
+    const kernels::FeatureMap map{kernels::DType::kFloat32, 3, side, side + 1, 8};
     kernels::batch_norm_cpu().mean_pool(map, x.const_data_ptr(), y.mutable_data_ptr(), nullptr);
     kernels::batch_norm_cpu().mean_pool_backward(map, dy.const_data_ptr(), dx.mutable_data_ptr(), nullptr);
     EXPECT_LT(away(y, expected), 1e-6);

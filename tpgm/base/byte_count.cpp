@@ -36,7 +36,7 @@ int64_t parse_bytes(const std::string& text) {
 bool TextOf<ByteCount>::read(const std::string& text, ByteCount& value) {
   try {
     value = {text == "0" ? 0 : parse_bytes(text), text};
-  } catch (const std::invalid_argument&) {  // the caller says what is expected
+  } catch (const std::invalid_argument&) {  // the caller reports what is expected
     return false;
   }
   return true;

@@ -1,4 +1,4 @@
-// Amounts of memory as people write them.
+// Sizes in bytes from text such as "4GB".
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace tpgm {
 
-/// "5GB" → 5·10⁹, "5GiB" → 5·2³⁰, "1000000"; throws std::invalid_argument.
+/// "5GB" → 5·10⁹, "5GiB" → 5·2³⁰, "1000000" → 10⁶; throws std::invalid_argument for other text.
 int64_t parse_bytes(const std::string& text);
 
-/// An amount that may be none, and how it was written.
+/// A size, which may be 0, and the text it was given as.
 struct ByteCount {
   int64_t bytes = 0;
   std::string text = "0";

@@ -13,7 +13,7 @@ void rethrow_from(const std::string& call) {
   try {
     throw;
   } catch (const c10::Error& error) {
-    if (typeid(error) != typeid(c10::Error)) throw;  // LibTorch's kinds of errors stay what they are
+    if (typeid(error) != typeid(c10::Error)) throw;  // subclasses of c10::Error keep their type
     c10::Error named(fmt::format("[{}] {}", call, without_call(error.msg())), error.backtrace());
     for (const auto& context : error.context()) named.add_context(context);
     throw named;

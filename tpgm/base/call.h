@@ -1,5 +1,5 @@
-// Whose error it is. An error says what is wrong, what was expected and the way out; the name of the function
-// that the user called is put in front of it once, where that function begins:
+// Puts the name of the called function in front of errors. Errors themselves say what is wrong, what was
+// expected and the way out; a public function adds its name in one place:
 //
 //   Converted convert_checkpoint(...) try {
 //     ...
@@ -7,9 +7,9 @@
 //     rethrow_from("convert_checkpoint");
 //   }
 //
-// makes "cannot open 'x.pt': No such file" into "[convert_checkpoint] cannot open 'x.pt': No such file". Of
-// functions that call each other the outermost is named. What throws by itself and has no such block may
-// write its "[name] " by hand; helpers that a user never calls write none.
+// turns "cannot open 'x.pt': No such file" into "[convert_checkpoint] cannot open 'x.pt': No such file". If
+// such functions call each other, the outermost is named. A public function without such a block writes
+// "[name] " into its messages itself; helpers that users never call write no name.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@
 
 namespace tpgm {
 
-/// Of a catch (...): throws on what was caught; a c10::Error with `call` in front, in place of a name that is
-/// there.
+/// To be called in a catch (...): rethrows the exception. In a c10::Error `call` replaces the name in front,
+/// if any.
 [[noreturn]] void rethrow_from(const std::string& call);
 
-/// The text of an error without the name in front of it.
+/// The text of an error without the "[name] " in front.
 std::string_view without_call(std::string_view text);
 
 }  // namespace tpgm

@@ -11,7 +11,7 @@ namespace tpgm {
 
 std::string error_text(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
-  // LibTorch's words for it are of its insides.
+  // LibTorch's own text is about its internals.
   constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
   if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
     const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);

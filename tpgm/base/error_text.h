@@ -1,4 +1,4 @@
-// What an error says to a user.
+// Errors as text for users.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -7,8 +7,7 @@
 
 namespace tpgm {
 
-/// The message without the name of the call that it begins with ("[load_weights] ...") and without a
-/// backtrace.
+/// The message without the name of the call in front ("[load_weights] ...") and without a backtrace.
 std::string error_text(const c10::Error& error);
 
 }  // namespace tpgm

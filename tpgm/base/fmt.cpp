@@ -1,4 +1,5 @@
-// The compiled half of {fmt}, whose headers come with LibTorch: without it every file would compile it anew.
+// The compiled part of {fmt}, whose headers come with LibTorch. Without it every file would compile this
+// code.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

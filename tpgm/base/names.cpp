@@ -1,4 +1,4 @@
-// Names of tensors: globs, near misses, natural order, blocks.
+// Names of tensors: globs, suggestions, natural order, blocks.
 #include "tpgm/base/names.h"
 
 #include <c10/util/Exception.h>
@@ -82,7 +82,7 @@ std::string block_name(const std::string& name) {
   while (true) {
     const auto end = name.find('.', begin);
     if (end == std::string::npos) {
-      break;  // the parameter's own name does not count
+      break;  // without the parameter's own name
     }
     const auto part = name.substr(begin, end - begin);
     const auto digits = std::find_if_not(part.rbegin(), part.rend(), is_digit);

@@ -1,5 +1,4 @@
-// Names of tensors: what globs match, what was probably meant, which block a name belongs to. Needs no
-// tensors.
+// Names of tensors: globs, suggestions for misspelled names, natural order, and the block a name belongs to.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@ namespace tpgm {
 /// head).
 bool matches(const std::string& glob, const std::string& name);
 
-/// The one of `words` that `word` was most likely meant to be; empty if there are none.
+/// The closest of `words` to a misspelled `word`; empty if there are no words.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
 
 /// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.

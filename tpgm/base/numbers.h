@@ -1,4 +1,4 @@
-// Numbers as people read and write them.
+// Numbers from text and as text for people.
 #pragma once
 
 #include <charconv>
@@ -11,8 +11,8 @@
 
 namespace tpgm {
 
-/// All of `text` as a number, or nothing if it is not one, has anything around it, or does not fit. "inf" and
-/// "nan" are floating-point numbers.
+/// `text` as a number; no value if any part of it is not, or if the number does not fit. "inf" and "nan" are
+/// floating-point numbers.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

@@ -1,4 +1,5 @@
-// Values as flags, recipes and saved states spell them: keywords of enumerations, numbers, lists.
+// Values from text and as text, as in flags, recipes and saved states: keywords of enumerations, numbers,
+// lists.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -6,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 
-/// The keywords of an enumeration, in the order in which --help lists them. Specialised beside each:
+/// The keywords of an enumeration, in the order in which --help lists them. Specialise it beside the
+/// enumeration:
 ///
 ///     template <>
 ///     struct Words<Decode> {
@@ -27,11 +29,11 @@ namespace tpgm {
 template <class E>
 struct Words;
 
-/// A type with a spelling of its own. Specialised beside the type, with
+/// The text of a type that is none of the types below. Specialise it beside the type, with
 ///
 ///     static std::string type();                            // for --help and errors: "int|end"
 ///     static std::string write(const T& value);
-///     static bool read(const std::string& text, T& value);  // false: `text` is none
+///     static bool read(const std::string& text, T& value);  // false: not a value of the type
 template <class T>
 struct TextOf;
 
@@ -66,8 +68,8 @@ std::string to_text(const T& value) {
   }
 }
 
-/// The type as a reader of --help wants it: "float", "int", "bool", "globs", "text", "floats", or the
-/// keywords of an enumeration.
+/// The name of a type in --help: "float", "int", "bool", "globs", "text", "floats", or the keywords of an
+/// enumeration.
 template <class T>
 std::string type_name() {
   if constexpr (HasTextOf<T>) {
@@ -94,7 +96,7 @@ std::string type_name() {
   }
 }
 
-/// The inverse of to_text. Throws, naming `option`, if `text` is not of the type.
+/// The inverse of to_text. Throws, naming `option`, if `text` is not a value of the type.
 template <class T>
 void from_text(const std::string& option, const std::string& text, T& value) {
   if constexpr (HasTextOf<T>) {
@@ -126,18 +128,15 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     }
     return;
   } else {
-    const auto* last = text.data() + text.size();
-    T parsed{};
-    const auto result = std::from_chars(text.data(), last, parsed);
-    if (result.ec == std::errc() && result.ptr == last) {
-      value = parsed;
+    if (const auto number = parse_number<T>(text)) {
+      value = *number;
       return;
     }
   }
   TORCH_CHECK(false, option, " must be ", type_name<T>(), ", not '", printable(text), "'");
 }
 
-/// from_text() of a value by itself; the error begins with "must be".
+/// from_text() without an option; the error begins with "must be".
 template <class T>
 T parsed(const std::string& text) {
   T value{};

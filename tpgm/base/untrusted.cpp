@@ -1,4 +1,4 @@
-// How a refusal reads.
+// The text of errors about untrusted files.
 #include "tpgm/base/untrusted.h"
 
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 namespace tpgm {
 namespace {
 
-// The bytes of the character that `text` begins with; 0 if it has no place in a message.
+// The number of bytes of the first character of `text`; 0 if the character is not allowed in a message.
 size_t printable_character(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const uint32_t lead = byte(0);
@@ -50,7 +50,7 @@ std::string printable(std::string_view text, size_t limit) {
 void check_json_text(std::string_view text, size_t base) {
   constexpr size_t kMaxString = size_t{4} << 20, kMaxOther = size_t{1} << 20;
   require(!text.empty() && text.front() == '{', "byte {}: expected '{{', where JSON begins", base);
-  // The parser keeps what it has read since the last string or number began.
+  // The parser buffers everything since the last string or number began.
   size_t begin = 0;
   bool string = false, number = false;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,7 +1,8 @@
-// What the parsers of files share: one way to refuse, one limit on memory, one cursor that stays in bounds.
+// Tools for parsers of untrusted files: one type of error, a limit on memory, and a cursor that stays in
+// bounds.
 //
-// A file may come from anybody. Parsers throw Malformed the moment something is not as it must be, and never
-// allocate what a file merely claims to need.
+// A parser throws Malformed as soon as a file breaks a rule, and never allocates memory only because a file
+// claims to need it.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@
 
 namespace tpgm {
 
-/// Why a file is refused; whoever knows its path turns this into a c10::Error with refuse().
+/// The reason why a file is refused. The caller that knows the path turns it into a c10::Error with refuse().
 struct Malformed {
   std::string reason;
   std::string advice = "it is damaged or incomplete: fetch or save it again";
@@ -30,33 +31,32 @@ void require(bool condition, fmt::format_string<Args...> reason, Args&&... args)
   if (!condition) throw Malformed{fmt::format(reason, std::forward<Args>(args)...)};
 }
 
-/// Throws c10::Error: "'path': reason; advice". What is quoted from the file is cut to a sane length and kept
-/// to one line.
+/// Throws c10::Error: "'path': reason; advice". Text quoted from the file is shortened and kept on one line.
 [[noreturn]] void refuse(const std::filesystem::path& path, const Malformed& malformed);
 
 inline constexpr size_t kMaxPath = 4096;  ///< bytes of a path in a message, as many as it may have
 
-/// `text` for an error message: on one line, at most `limit` bytes. Whatever is no UTF-8, controls a terminal
-/// or turns the direction of text becomes question marks.
+/// `text` for an error message: on one line, at most `limit` bytes. Invalid UTF-8 and characters that control
+/// a terminal or the direction of text become question marks.
 std::string printable(std::string_view text, size_t limit = 120);
 
-/// What Windows' editors put in front of a text is not part of it.
+/// `text` without the byte order mark that editors on Windows put in front.
 inline std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text;
 }
 
-/// Throws Malformed unless `text`, found at byte `base` of its file, can be given to the JSON parser: it
-/// begins with '{', has no NUL (to the parser the end of its input), no string of more than 4 MiB and no more
-/// than 1 MiB of anything else at a stretch (which the parser holds, several times when it reports an error).
+/// Throws Malformed unless `text`, found at byte `base` of its file, is safe for the JSON parser: it begins
+/// with '{', has no NUL (which ends the parser's input), no string of more than 4 MiB, and no more than 1 MiB
+/// of anything else without a break (which the parser buffers, several times when it reports an error).
 void check_json_text(std::string_view text, size_t base);
 
-/// Keeps what is read and built from a file within the size of the file + 48 MiB, so that a few bytes cannot
-/// ask for gigabytes. Parsers charge it before they allocate, and for the bytes of the file that they look
-/// at.
+/// Limits the memory for parsing a file to the size of the file + 48 MiB, so that a few bytes cannot make a
+/// parser allocate gigabytes. Parsers charge it before they allocate, and for the bytes of the file that they
+/// read.
 class MemoryBudget {
  public:
   explicit MemoryBudget(size_t file_size) : left_(file_size + (size_t{48} << 20)) {}
-  /// Another file belongs to the same checkpoint.
+  /// Extends the budget for another file of the same checkpoint.
   void add_file(size_t file_size) { left_ += file_size; }
   void charge(size_t bytes) {
     require(bytes <= left_, "its description takes more memory than a file of this size may need");
@@ -67,9 +67,9 @@ class MemoryBudget {
   size_t left_;
 };
 
-/// Throws Malformed when the names in a file crowd into one bucket of a hash table. Only names that are made
-/// for it do, and each would take as long to look up as all before it. To be told every name before it goes
-/// into a table whose hash is std::hash.
+/// Protects hash tables from names chosen to collide: throws Malformed if too many names of a file fall into
+/// one bucket. Looking each of them up would take time linear in their number. Give it every name before
+/// inserting the name into a table that uses std::hash.
 class NameGuard {
  public:
   void add(std::string_view name) {
@@ -106,7 +106,7 @@ class Cursor {
     std::memcpy(&value, take(sizeof(T), what).data(), sizeof(T));
     return value;
   }
-  /// Up to the next newline, which is read as well.
+  /// The text up to the next newline; the cursor moves past the newline.
   std::string_view line(const char* what) {
     const size_t end = bytes_.find('\n', at_);
     require(end != std::string_view::npos, "byte {}: expected {} and a newline, the data ends", position(),

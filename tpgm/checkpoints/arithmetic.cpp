@@ -1,4 +1,4 @@
-// Types to compute in.
+// The types of arithmetic.
 #include "tpgm/checkpoints/arithmetic.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Vectors of any type as vectors the kernels know.
+// Converts tensors of any type to types that the kernels know, and measures distances.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -6,12 +6,12 @@
 
 namespace tpgm {
 
-/// The real type in which two tensors are computed with: their own if it is one and the same that the kernels
-/// know, and otherwise fp32, or fp64 where fp32 could not hold their values.
+/// The real type for arithmetic on two tensors: their own if they share one that the kernels know, otherwise
+/// fp32, or fp64 if fp32 could not hold their values.
 at::ScalarType working_type(at::ScalarType a, at::ScalarType b);
 
-/// A contiguous vector in a type from working_type(); no copy if it is one already. With `complex`, numbers
-/// are pairs, and real ones have an imaginary part of 0.
+/// The vector, contiguous and in a type from working_type(); no copy if it is so already. With `complex`, the
+/// result has two elements per number; real numbers get an imaginary part of 0.
 at::Tensor working_vector(const at::Tensor& vector, at::ScalarType type, bool complex);
 
 /// ‖a − b‖₂ of two real tensors of one shape, summed in fp64 on the CPU.

@@ -16,7 +16,7 @@
 namespace tpgm {
 namespace {
 
-// Small enough to stay in the second-level cache with what is computed from it, large enough for a write.
+// Small enough to stay in the L2 cache together with its results, large enough for an efficient write.
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
 size_t common_names(const Checkpoint& a, const std::string& prefix_a, const Checkpoint& b,
@@ -61,7 +61,7 @@ void for_each_chunk(size_t n, const std::function<void(size_t)>& body) {
 
 void align_names(Checkpoint& a, Checkpoint& b) {
   if (a.prefix() == b.prefix()) return;
-  // A prefix may be the wrapper's in front and the model's own behind: "module.backbone.".
+  // A prefix may be a wrapper's followed by a part of the model's own names: "module.backbone.".
   const auto endings = [](const std::string& prefix) {
     std::vector<std::string> result{""};
     for (size_t at = prefix.size(); at-- > 0;) {

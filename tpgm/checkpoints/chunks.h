@@ -1,5 +1,5 @@
-// What all work on checkpoints shares: it goes over the tensors once, in chunks, on all threads, and holds no
-// more than a chunk for each.
+// The streaming that all operations on checkpoints share: one pass over the tensors in chunks, on all
+// threads, with at most one chunk in memory per thread. Also checks of names and outputs.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@
 
 namespace tpgm {
 
-/// Told how many more bytes are done. Called from several threads at once.
+/// Called with the number of bytes just processed, from several threads at once.
 using Progress = std::function<void(size_t bytes)>;
 
-/// A run of elements of one tensor, in row-major order.
+/// Consecutive elements of one tensor, in row-major order.
 struct Chunk {
   size_t tensor;
   int64_t begin, count;
@@ -25,19 +25,21 @@ struct Chunk {
 /// Cuts tensors into chunks of at most a few megabytes.
 std::vector<Chunk> chunks_of(const std::vector<TensorEntry>& tensors);
 
-/// Runs body(chunk number) for chunks 0 to n−1 on all threads, roughly in order. The first exception stops
-/// the others and is thrown here.
+/// Runs body(index) for chunks 0 to n−1 on all threads, roughly in order. The first exception stops the other
+/// threads and is rethrown here.
 void for_each_chunk(size_t n, const std::function<void(size_t)>& body);
 
-/// Gives two checkpoints' names a common form: where one's wrapper prefix ("module.") was cut off and the
-/// other's was not, puts it back if more names are common then.
+/// Makes the names of two checkpoints comparable: restores a wrapper prefix ("module.") that was removed from
+/// one of them if they then have more names in common.
 void align_names(Checkpoint& a, Checkpoint& b);
 
-/// Throws with the first ten names or shapes that differ, and how to exclude them, unless both have the same
-/// tensors after `exclude`. Types must convert, from a's to b's, where b's is a number.
+/// Throws unless both have the same names and shapes after `exclude`; the message has the first ten that
+/// differ and how to exclude them. Where the type in b is floating-point or complex, that in a must convert
+/// to it.
 void check_same_tensors(const Checkpoint& a, const Checkpoint& b, const std::vector<std::string>& exclude);
 
-/// Throws if `output` is not called *.safetensors, or one of the files written for it is an input's.
+/// Throws if `output` is not named *.safetensors, or if one of the `files` written for it belongs to an
+/// input.
 void check_output(const std::filesystem::path& output, const std::vector<std::filesystem::path>& files,
                   const std::vector<const Checkpoint*>& inputs);
 

@@ -27,7 +27,7 @@ struct Rows {
   size_t tensor;
   int64_t begin, count;  // elements
   int64_t cols;          // elements of a row, or of this part of one
-  bool part;             // of the row that the chunk before it belongs to, too
+  bool part;             // continues the row of the previous chunk
 };
 
 struct Sums {
@@ -83,12 +83,12 @@ Sums measure(const at::Tensor& from, const at::Tensor& to, const Rows& rows) {
                                         dtype_of(a.scalar_type()), cols);
     add(sums.pair, row);
     if (complex) continue;
-    // NaN must not lose against a number.
+    // Not std::max alone, which would hide a NaN.
     sums.largest_row = std::isnan(row.difference_absolute)
                            ? row.difference_absolute
                            : std::max(sums.largest_row, row.difference_absolute);
   }
-  if (complex) {  // |Δ| is not the sum of its parts'
+  if (complex) {  // |Δ| is not the sum of the magnitudes of both parts
     sums.largest_row = (to.to(at::kComplexDouble) - from.to(at::kComplexDouble))
                            .abs()
                            .view({-1, rows.cols})
@@ -108,7 +108,7 @@ bool is_buffer(const std::string& name, at::ScalarType dtype) {
          name.ends_with("running_var");
 }
 
-// Where a block stands in a network, as far as its name tells: the stem, the numbered blocks, the rest.
+// The place of a block in a network according to its name: the stem, the numbered blocks, the rest.
 constexpr int kNumbered = 1;
 int depth_of(const std::string& block) {
   const size_t dot = block.rfind('.');
@@ -130,7 +130,7 @@ struct BlockSums {
   void add(const TensorDistance& tensor, const kernels::PairSums& sums) {
     ++block.tensors;
     block.numel += tensor.numel;
-    // A mask of −∞ that has not moved says nothing, and would make the block's distance NaN.
+    // Skipped, because an unchanged mask of −∞ would make the distance of the block NaN.
     if (tensor.unchanged && !std::isfinite(sums.difference_squared + sums.anchor_squared)) return;
     block.mars = std::isnan(tensor.mars) ? tensor.mars : std::max(block.mars, tensor.mars);
     difference_squared += sums.difference_squared;
@@ -210,7 +210,7 @@ Comparison compare_checkpoints(Checkpoint a, Checkpoint b, const std::vector<std
     tensor.relative = relative_to(tensor.l2, std::sqrt(pair.anchor_squared));
     tensor.cosine = pair.product / std::sqrt(pair.anchor_squared) / std::sqrt(pair.weights_squared);
     tensor.unchanged = same_type ? sums[i].equal : tensor.l2 == 0;
-    if (tensor.unchanged) tensor.l2 = tensor.mars = tensor.relative = 0;  // NaN has not moved from NaN
+    if (tensor.unchanged) tensor.l2 = tensor.mars = tensor.relative = 0;  // NaN counts as equal to NaN
     if (tensor.buffer) continue;
     const auto [found, fresh] = blocks.try_emplace(tensor.block);
     if (fresh) order.push_back(tensor.block);

@@ -24,7 +24,7 @@
 namespace tpgm {
 namespace {
 
-// Beside the names of PyTorch and of safetensors.
+// In addition to the names of PyTorch and safetensors.
 constexpr std::array<std::pair<std::string_view, at::ScalarType>, 6> kShortNames{
     {{"fp64", at::kDouble},
      {"fp32", at::kFloat},
@@ -33,8 +33,8 @@ constexpr std::array<std::pair<std::string_view, at::ScalarType>, 6> kShortNames
      {"fp8_e4m3", at::kFloat8_e4m3fn},
      {"fp8_e5m2", at::kFloat8_e5m2}}};
 
-// What each `*` of the pattern stands for in `text`, the first as short as possible; nothing if it does not
-// match.
+// What each `*` of the pattern matches in `text`, the first as short as possible; no value if the pattern
+// does not match.
 std::optional<std::vector<std::string>> match(std::string_view pattern, std::string_view text) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) {
@@ -68,7 +68,7 @@ size_t stars(std::string_view pattern) {
   return static_cast<size_t>(std::count(pattern.begin(), pattern.end(), '*'));
 }
 
-// Old name → new name, of what is kept.
+// Old and new names of the tensors to keep.
 std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& input,
                                                             const ConvertOptions& options) {
   check_globs("`only`", options.only(), input.names());
@@ -103,7 +103,7 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
   return names;
 }
 
-// The smallest number that a type rounds away from all its finite ones; infinity where it has them all.
+// The smallest number that overflows in a type; infinity for types in which none does.
 double overflow_of(at::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
@@ -158,7 +158,7 @@ Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::pat
     const auto from = entries[chunk.tensor].dtype, to = specs[chunk.tensor].dtype;
     const at::Tensor vector = input.slice(names[chunk.tensor].first, chunk.begin, chunk.count);
     const at::Tensor converted = vector.to(to);
-    // Nothing is lost on the way up: fp32 holds what is narrower, and fp64 everything.
+    // Only narrowing conversions can overflow: not those to fp64, and to fp32 only those from fp64.
     if (from != to && to != at::kDouble && (to != at::kFloat || from == at::kDouble) &&
         !overflowed[chunk.tensor] && overflows(vector, to)) {
       overflowed[chunk.tensor] = true;

@@ -1,4 +1,4 @@
-// One checkpoint into another: any format in, safetensors out; types, names and shards as asked for.
+// Converts a checkpoint of any format to safetensors, with options for types, names and shards.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,19 +17,20 @@
 namespace tpgm {
 
 struct ConvertOptions {
-  /// For floating-point tensors; others keep theirs. By default all do.
+  /// The type of floating-point tensors. Other tensors keep theirs; by default all do.
   TORCH_ARG(std::optional<at::ScalarType>, dtype) = std::nullopt;
-  /// From → to, applied one after the other. A `*` in `from` stands for any text, and each `*` in `to` for
-  /// the text that the one at its place stood for: {"encoder.*", "visual.*"}, {"module.*", "*"}.
+  /// Pairs of (from, to), applied one after the other. A `*` in `from` matches any text, and the n-th `*` in
+  /// `to` is replaced by what the n-th `*` in `from` matched: {"encoder.*", "visual.*"}, {"module.*", "*"}.
  public:
   using Renames = std::vector<std::pair<std::string, std::string>>;
   TORCH_ARG(Renames, renames);
-  /// Globs (of the names before renaming) of what to keep; empty keeps everything.
+  /// Globs of the tensors to keep, and to leave out, by their names before renaming; an empty `only` keeps
+  /// everything.
   TORCH_ARG(std::vector<std::string>, only);
   TORCH_ARG(std::vector<std::string>, exclude);
   /// Bytes of data per file, 0 for one file; see SafetensorsWriter.
   TORCH_ARG(int64_t, shard_size) = 0;
-  /// What the output says that it was made by (keys::kCommand), if anything.
+  /// The value of keys::kCommand in the output; empty: none.
   TORCH_ARG(std::string, command);
 };
 
@@ -40,8 +41,8 @@ struct Converted {
   std::vector<std::string> overflowed;
 };
 
-/// Writes `input` to `output` as safetensors. A glob or rename that matches nothing and two tensors with one
-/// name are errors. Memory: a few megabytes per thread. Same input and options, same bytes.
+/// Writes `input` to `output` as safetensors. Globs and renames that match nothing are errors, as are two
+/// tensors with one name. Memory: a few megabytes per thread. The same input and options give the same bytes.
 Converted convert_checkpoint(const Checkpoint& input, const std::filesystem::path& output,
                              const ConvertOptions& options, const Progress& progress = {});
 

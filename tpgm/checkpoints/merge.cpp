@@ -24,8 +24,8 @@ namespace {
 
 struct Job {
   std::string name;
-  std::optional<double> ratio;  // a filter's
-  bool copied;                  // from the fine-tuned checkpoint
+  std::optional<double> ratio;  // of the filter that matches
+  bool copied;                  // copy it from the fine-tuned checkpoint
 };
 
 std::vector<Job> plan_jobs(const Checkpoint& pretrained, const Checkpoint& finetuned,
@@ -110,7 +110,7 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
       at::Tensor blend = at::empty_like(to);
       for (size_t k = 0; k < writers.size(); ++k) {
         const double ratio = job.ratio.value_or(ratios[k]);
-        // These two give the weights themselves, also where the others are not finite.
+        // Exact copies, also where the other checkpoint is not finite.
         if (ratio == 0 || ratio == 1) {
           write(k, ratio == 0 ? anchor.to(dtype) : theta);
           continue;

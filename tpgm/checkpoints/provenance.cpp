@@ -1,4 +1,4 @@
-// The lineage of a checkpoint as metadata.
+// The origin of a checkpoint as metadata.
 #include "tpgm/checkpoints/provenance.h"
 
 #include <nlohmann/json.hpp>
@@ -45,8 +45,8 @@ void Provenance::start() {
   reading_ = std::async(std::launch::async, [this] { read(); });
 }
 
-// A piece of each input in turn: whoever works on them meanwhile does so at about the same place, and the
-// disk is read once.
+// Reads a piece of each input in turn. The merge that runs meanwhile works at about the same place, so the
+// disk is read only once.
 void Provenance::read() {
   struct Reader {
     size_t file = 0, offset = 0;

@@ -1,4 +1,4 @@
-// Where a checkpoint comes from, written into its metadata: what a model card should say.
+// Metadata that records from which files a checkpoint was made.
 #pragma once
 
 #include <atomic>
@@ -11,27 +11,27 @@
 
 namespace tpgm {
 
-/// Metadata for what is made from `inputs`: all of the last input's own that is_inherited(), and
-///   keys::kFormat    "pt" where it has none, because Hugging Face's readers ask for it
-///   keys::kVersion   of this library
-///   keys::kInputs    JSON: of each input the name, the format, the files with their sizes and fingerprints,
-///                    and the command it was itself made by
-/// Nothing in it depends on when, where or under which paths the work was done, so that the same inputs give
-/// the same bytes.
+/// Metadata for a checkpoint made from `inputs`: the keys of the last input that are is_inherited(), and
+///   keys::kFormat    "pt" if it has none, because Hugging Face's readers require it
+///   keys::kVersion   the version of this library
+///   keys::kInputs    JSON: name and format of each input, its files with their sizes and fingerprints, and
+///   the
+///                    command that made it
+/// It does not depend on time, machine or paths, so the same inputs give the same bytes.
 class Provenance {
  public:
-  /// The checkpoints' files stay mapped as long as this lives. Throws where there is no library for
-  /// fingerprints.
+  /// Keeps the files of the checkpoints mapped. Throws in a build without xxhash.
   explicit Provenance(const std::vector<const Checkpoint*>& inputs);
-  /// Stops the reading.
+  /// Stops reading the files.
   ~Provenance();
   Provenance(const Provenance&) = delete;
   Provenance& operator=(const Provenance&) = delete;
 
-  /// Begins to read the inputs for their fingerprints, all of them side by side, in the background.
+  /// Starts to compute the fingerprints in the background.
   void start();
-  /// With zeros in the place of fingerprints, until wait() was called; of the same length.
+  /// The metadata. Until wait() has returned, fingerprints are zeros of the same length.
   const Metadata& metadata() const noexcept { return metadata_; }
+  /// Waits for the fingerprints and returns the metadata with them.
   const Metadata& wait();
 
  private:
@@ -54,7 +54,7 @@ class Provenance {
   std::future<void> reading_;
 };
 
-/// The name of a checkpoint without the folders before it.
+/// The file name of a checkpoint, without its folder.
 std::string name_of(const Checkpoint& checkpoint);
 
 }  // namespace tpgm

@@ -36,12 +36,12 @@ at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, An
   const auto pinned =
       at::empty_strided(like.sizes(), like.strides(), options.device(at::kCPU).pinned_memory(true));
   pinned.copy_(pretrained.detach());
-  // LibTorch hands pinned memory out again as soon as it is free, but does not know of our kernels that may
-  // still be reading it.
+  // LibTorch reuses freed pinned memory at once. It does not know that our kernels may still be reading it,
+  // so freeing waits for the device.
   const auto release = [pinned, device = like.device()](void*) {
     try {
       c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
-    } catch (...) {  // a device that has failed reads nothing any more
+    } catch (...) {  // a device that has failed does not read any more
     }
   };
   return at::from_blob(pinned.mutable_data_ptr(), pinned.sizes(), pinned.strides(), release,

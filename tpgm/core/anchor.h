@@ -1,4 +1,4 @@
-// The anchor: the pre-trained weights θ₀, frozen, as a method keeps them.
+// The anchor: a method's frozen copy of the pre-trained weights θ₀.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +19,11 @@ enum class AnchorStorage {
           ///< bus. The same as kWeights for weights on the CPU.
 };
 
-/// A copy of `pretrained` as `storage` says, beside weights `like` whose memory order it takes. Never aliases
-/// `pretrained`.
+/// A copy of `pretrained`, never an alias, stored as `storage` says. Type, device and memory order are those
+/// of the weights `like`, unless `storage` says otherwise.
 at::Tensor store_anchor(const at::Tensor& pretrained, const at::Tensor& like, AnchorStorage storage);
 
-/// A hash of names, shapes and bytes, the same on every device: tells one anchor from another.
+/// A hash of names, shapes and bytes that identifies an anchor; the same on every device.
 int64_t fingerprint(const std::vector<std::string>& names, const std::vector<at::Tensor>& anchors);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// The stream that kernels on a device have to run on.
+// The CUDA stream on which our kernels run.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,7 +8,8 @@ namespace tpgm {
 /// LibTorch's current stream on `device` as a cudaStream_t; null for the CPU.
 void* current_stream(c10::Device device);
 
-/// True if that stream is being captured in a graph: kernels do not run yet, and nothing may wait for them.
+/// True while that stream is captured in a CUDA graph: kernels do not run yet, and the host must not
+/// synchronize.
 bool capturing(c10::Device device);
 
 }  // namespace tpgm

@@ -19,7 +19,7 @@ bool Text::read(const std::string& text, std::optional<c10::Device>& device) {
   const std::string name = text == "cuda" ? "cuda:0" : text;
   try {
     device = c10::Device(name);
-  } catch (const c10::Error&) {  // the caller says what is expected
+  } catch (const c10::Error&) {  // the caller reports what is expected
     return false;
   }
   return device->is_cuda() && device->str() == name;  // LibTorch reads cuda:256 as cuda:0

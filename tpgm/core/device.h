@@ -1,4 +1,4 @@
-// Devices by the names that people give them.
+// Devices from text: "cpu", "cuda:1", "auto".
 #pragma once
 
 #include <c10/core/Device.h>
@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-/// "auto" (none), "cpu", "cuda" (the first) and "cuda:N".
+/// "auto" (no value), "cpu", "cuda" (the first one) and "cuda:N".
 template <>
 struct TextOf<std::optional<c10::Device>> {
   static std::string type();
@@ -18,10 +18,10 @@ struct TextOf<std::optional<c10::Device>> {
   static bool read(const std::string& text, std::optional<c10::Device>& device);
 };
 
-/// The one that was asked for; none: the first CUDA device if there is one, else the CPU. Throws for a device
-/// that is not there.
+/// The wanted device; by default the first CUDA device if there is one, else the CPU. Throws if the device
+/// does not exist.
 c10::Device find_device(const std::optional<c10::Device>& wanted);
-/// The same of a text.
+/// find_device() of parsed text.
 c10::Device find_device(const std::string& text);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Memory for the kernels' bookkeeping.
+// Allocates the memory that kernels need beside the tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 
 namespace tpgm {
 
-/// Gives memory on `device`, which `kept` owns.
+/// An allocator of memory on `device`. `kept`, which must outlive it, owns the memory.
 inline kernels::Memory memory_on(at::Device device, std::vector<at::Tensor>& kept) {
   return [device, &kept](size_t bytes, const void* contents) {
     const auto size = static_cast<int64_t>(bytes);

@@ -31,18 +31,29 @@ at::Tensor dense(const at::Tensor& tensor, Norm norm) {
   return rows_are_dense(tensor, norm) ? tensor : tensor.contiguous();
 }
 
-// `tensor` in the type and memory order of `like`.
+// `tensor` in `type` and in the memory order of `like`.
 at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type) {
   if (same_order(tensor, like) && tensor.scalar_type() == type) return tensor;
   return empty_in_order_of(like, type).copy_(tensor);
 }
 
-// What kernels take as Operands::bf16.
+// Whether kernels take the operand as Operands::bf16.
 bool is_bf16_beside(const at::Tensor& weights, const at::Tensor& operand) {
   return operand.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
 }
 
-// On the right device, and invisible to autograd.
+// The norms of the rows of a matrix.
+at::Tensor norms_of_rows(const at::Tensor& matrix, kernels::RowNorm norm) {
+  switch (norm) {
+    case kernels::RowNorm::kL2:
+      return matrix.square().sum(1).sqrt();
+    case kernels::RowNorm::kL1:
+      return matrix.abs().sum(1);
+  }
+  TORCH_INTERNAL_ASSERT(false, "a norm without a case");
+}
+
+// Makes the device current, and hides operations from autograd.
 struct Guards {
   explicit Guards(at::Device device) : on(device) {}
   at::OptionalDeviceGuard on;
@@ -80,7 +91,7 @@ Displacements::Displacements(std::string owner, const std::vector<Selected>& sel
       flag_(owner_, names_, device_) {
   std::vector<kernels::Layout> layouts;
   for (const auto& [name, tensor, pretrained] : selected) {
-    tensors_.push_back(tensor);  // not detached: the module may give it new memory
+    tensors_.push_back(tensor);  // not detached: set_data() on the parameter must reach it
     anchors_.push_back(store_anchor(pretrained, dense(tensor, norm_), storage_));
     const auto rows = kernels::rows_of(tensor.sizes(), norm_);
     layouts.push_back({rows, tensor.numel() / rows, dtype_of(tensor.scalar_type()),
@@ -93,7 +104,7 @@ Displacements::Displacements(std::string owner, const std::vector<Selected>& sel
   distances_ = at::zeros({batch_->distances_size()}, scalar_options());
   smallest_ = distances_.slice(0, batch_->smallest_at(), batch_->largest_at());
   largest_ = distances_.slice(0, batch_->largest_at());
-  // An anchor that is not finite would look like bad weights at the first step; say so now.
+  // The first step could not tell an anchor that is not finite from bad weights.
   for (size_t k = 0; k < anchors_.size(); ++k) {
     TORCH_CHECK(at::isfinite(anchors_[k]).all().item<bool>(), "[", owner_, "] the anchor of '", names_[k],
                 "' holds NaN or Inf; the pre-trained weights are damaged",
@@ -138,7 +149,8 @@ std::vector<at::Tensor> Displacements::dense_tensors() const {
   return result;
 }
 
-// What projections and gradients start from. To be kept until a call is through: some may be dense copies.
+// The tensors that displacements are taken from. The caller must keep them until its kernels are launched:
+// some may be dense copies.
 std::vector<at::Tensor> Displacements::sources() const {
   if (!sources_) return dense_tensors();
   check_unchanged();
@@ -161,7 +173,7 @@ std::vector<kernels::Operands> Displacements::operands(const std::vector<at::Ten
   return result;
 }
 
-// measure(distances). The check on the CPU may throw, and distances are to be as before then.
+// Calls measure(distances). On the CPU the check may throw, and the distances must then be as before.
 template <class Measure>
 void Displacements::measure_with(Measure&& measure) {
   const auto measured = device_.is_cpu() ? at::empty_like(distances_) : distances_;
@@ -198,8 +210,7 @@ bool Displacements::keep_directions() {
     const auto& layout = batch_->layout(static_cast<int64_t>(k));
     const auto anchor = anchors_[k].to(device_, at::kDouble).reshape({layout.rows, layout.cols});
     const auto traits = kernels::traits(norm_);
-    auto norms =
-        traits.row_norm == kernels::RowNorm::kL2 ? anchor.square().sum(1).sqrt() : anchor.abs().sum(1);
+    auto norms = norms_of_rows(anchor, traits.row_norm);
     if (traits.ratio_of == kernels::RatioOf::kLargestRow) norms.fill_(norms.max());
     closest.push_back(norms * (type == at::kFloat ? 0x1p-16 : 0x1p-45));
   }
@@ -208,8 +219,9 @@ bool Displacements::keep_directions() {
   return true;
 }
 
-// write(operands) with the tensors as outputs. One that lies otherwise than its source is written by way of a
-// copy, and autograd is told that values changed.
+// Calls write(operands) with the tensors as outputs. A tensor whose memory order differs from that of its
+// source is written through a copy. Bumps the versions of all tensors, because their values change behind
+// autograd.
 template <class Write>
 void Displacements::write_tensors(Write&& write) {
   const Guards guards(device_);
@@ -226,7 +238,7 @@ void Displacements::write_tensors(Write&& write) {
     else
       tensors_[k].unsafeGetTensorImpl()->bump_version();
   }
-  at::autocast::clear_cache();  // it may hold casts of the old values
+  at::autocast::clear_cache();  // it may contain casts of the old values
 }
 
 void Displacements::project(const at::Tensor& radii) {
@@ -319,7 +331,7 @@ Displacements::Measured Displacements::measure_radius_gradients(const std::vecto
   return {result, now.slice(0, batch_->largest_at())};
 }
 
-// The gradients as kernels read them beside `weights`.
+// The gradients in the memory order of `weights`.
 std::vector<at::Tensor> Displacements::laid_out_like(const std::vector<at::Tensor>& weights,
                                                      const std::vector<at::Tensor>& gradients) const {
   std::vector<at::Tensor> laid(gradients.size());

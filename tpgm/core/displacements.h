@@ -1,4 +1,5 @@
-// All constrained tensors of a model as one batch: how far each is from its anchor, and the ways back.
+// All constrained tensors of a model as one batch: their distances from the anchor, projections towards it,
+// and the gradients of the radii.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,20 +21,20 @@ namespace tpgm {
 using kernels::Norm;
 using kernels::Rows;
 
-/// Holds the tensors of a model beside their anchor and runs the kernels over all of them at once, on the
-/// device they are on: LibTorch's side of kernels::TensorBatch. Per-tensor numbers are float64 tensors of
-/// shape [size()] on that device, in the order of names().
+/// The tensors of a model with their anchor: the LibTorch adapter of kernels::TensorBatch, which runs each
+/// kernel over all tensors at once. A *displacement* is tensor − anchor. Numbers per tensor are float64
+/// tensors of shape [size()] on device(), in the order of names().
 ///
-/// The tensors must stay on their device, in their type and shape; their memory format may change. Tensors
-/// that are not dense (a slice of something larger) are worked on in a dense copy.
+/// The tensors must keep their device, type and shape; their memory format may change. Tensors that are not
+/// dense (slices of larger ones) are processed through a dense copy.
 ///
 /// NaN and Inf: on the CPU a call throws at once. On CUDA nothing waits, and errors come from flag(); once it
-/// is not clear, calls write nothing.
+/// is set, calls write nothing.
 ///
-/// In a graph: calls may be captured, and replayed. They read and write the same memory each time.
+/// CUDA graphs: calls may be captured and replayed; they use the same memory each time.
 class Displacements {
  public:
-  /// `owner` names the method in messages. Throws if the tensors are on several devices.
+  /// Messages begin with [owner]. Throws if the tensors are on several devices.
   Displacements(std::string owner, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
 
   const std::string& owner() const { return owner_; }
@@ -44,37 +45,38 @@ class Displacements {
   at::Device device() const { return device_; }
   Norm norm() const { return norm_; }
   at::TensorOptions scalar_options() const { return at::TensorOptions(at::kDouble).device(device_); }
-  /// The tensors' .grad; undefined where there is none.
+  /// .grad of each tensor; undefined where there is none.
   std::vector<at::Tensor> gradients() const;
-  /// Per-tensor numbers by name, on the host. Waits for the device.
+  /// Numbers per tensor with their names, on the host. Waits for the device.
   NamedNumbers by_name(const at::Tensor& values) const;
-  /// Tells this set of anchors from another; see fingerprint().
+  /// Identifies the anchor; see fingerprint().
   int64_t anchor_fingerprint() const;
   FiniteFlag& flag() { return flag_; }
 
-  /// Measures the distances of the tensors as they are now. If it throws, distances are as before.
+  /// Measures the distances of the present values. If it throws, the distances are as before.
   void measure();
-  /// min and max over rows of the distances last measured, in memory that the next measure() changes.
+  /// The smallest and largest row distance of each tensor, as last measured. The next measure() overwrites
+  /// them.
   const at::Tensor& smallest() const { return smallest_; }
   const at::Tensor& largest() const { return largest_; }
-  /// All of them, as kernels::TensorBatch arranges them, to be saved and loaded.
+  /// All distances in the order of kernels::TensorBatch, to save and to load.
   const at::Tensor& distances() const { return distances_; }
   void load_distances(const at::Tensor& distances);
 
-  /// tensor ← anchor + min(1, radius / n) · displacement, with the distances last measured.
+  /// tensor ← anchor + min(1, radius / n) · displacement, with the distances n last measured.
   void project(const at::Tensor& radii);
-  /// The same into `copies`, and the tensors stay as they are; see room_for_copies().
+  /// The same into `copies` (see room_for_copies()), without changing the tensors.
   void project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii);
-  /// measure(), then either of the two, with fewer passes over the tensors. In place a row that is not
-  /// finite keeps its weights, and others may have been projected when its error comes.
+  /// measure() and project() or project_into() in one call, with fewer passes over the tensors. In place, a
+  /// row that is not finite keeps its weights; other rows may have been projected when the error comes.
   void measure_and_project(const at::Tensor& radii);
   void measure_and_project_into(std::vector<at::Tensor>& copies, const at::Tensor& radii);
-  /// Uninitialised, like the tensors but dense. Those that are float32 and in `in_bfloat16` (the very
-  /// variables) are of that type.
+  /// Uninitialized dense tensors like the tensors. The copies of float32 tensors that are in `in_bfloat16`
+  /// (the same variables) are bfloat16.
   std::vector<at::Tensor> room_for_copies(const std::vector<at::Tensor>& in_bfloat16) const;
-  /// From now on projections leave a tensor's direction from its anchor to be read off it: no row comes
-  /// nearer than 2^-16 of its anchor's norm (float64: 2^-45), where rounding would begin to hide the
-  /// direction. False, and nothing changes, if a tensor is of a 16-bit type: those have no bits to spare.
+  /// From now on projections preserve the direction of each row's displacement: no row comes nearer to the
+  /// anchor than 2^-16 of the anchor row's norm (float64: 2^-45), because rounding would hide the direction
+  /// there. Returns false and changes nothing if a tensor has a 16-bit type, which is too coarse for this.
   bool keep_directions();
 
   /// tensor ← anchor + ratio · displacement; a ratio may be any number.
@@ -82,27 +84,27 @@ class Displacements {
   /// gradient ← gradient + factor · displacement.
   void add_displacement(std::vector<at::Tensor>& gradients, double factor);
 
-  /// dL/dγ, the derivative of a loss with respect to each radius: Σ_rows ⟨G_r, Δ_r⟩ / n_r, G its gradient
-  /// with respect to the tensors (an undefined one counts as zero; of float32 tensors it may be bfloat16),
-  /// over the `rows` whose ratio the radius determines.
+  /// The radius gradients dL/dγ = Σ ⟨G_r, Δ_r⟩ / n_r over `rows`. G is the gradient of the loss with respect
+  /// to the tensors, Δ the displacement, n the distances last measured. Undefined gradients count as zero;
+  /// those of float32 tensors may be bfloat16.
   at::Tensor radius_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& radii, Rows rows);
-  /// The same with the tensors' own distances n, measured in the same pass, and the largest of those. Which
-  /// rows the radius determines is still for the distances last measured to say, and those stay.
+  /// The same with n measured from the present values in the same pass; also returns the largest n of each
+  /// tensor. The distances last measured still decide which rows count, and are not changed.
   struct Measured {
     at::Tensor radius_gradients, largest;
   };
   Measured measure_radius_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& radii,
                                     Rows rows);
 
-  // What HeldCopy needs.
+  // For HeldCopy.
 
-  /// What displacements are taken of from now on, in place of the tensors: one dense tensor for each, which
-  /// the caller keeps. Null: the tensors. measure() is of the tensors all the same.
+  /// From now on displacements are `sources` − anchor instead of tensor − anchor, except in measure(). There
+  /// is one dense tensor for each; the vector must stay alive. Null: the tensors themselves.
   void take_from(const std::vector<at::Tensor>* sources) { sources_ = sources; }
-  /// The distances of other values of the tensors, laid out like dense_tensors(), with a copy of the values
-  /// into `copies`, if any, on the way.
+  /// Measures the distances of `values`, laid out like dense_tensors(), and copies the values into `copies`
+  /// if it is not empty.
   void measure_values(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& copies = {});
-  /// The tensors, or dense copies of those that are not.
+  /// The tensors; a dense copy of each that is not dense.
   std::vector<at::Tensor> dense_tensors() const;
 
  private:
@@ -129,8 +131,8 @@ class Displacements {
   FiniteFlag flag_;
   std::vector<at::Tensor> memory_;  // of the batch
   std::unique_ptr<kernels::TensorBatch> batch_;
-  at::Tensor distances_, smallest_, largest_;  // of all rows, and behind them what the other two name
-  at::Tensor closest_;                         // keep_directions(): of all rows
+  at::Tensor distances_, smallest_, largest_;  // the last two are views of the first
+  at::Tensor closest_;                         // keep_directions(): one per row
 };
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// A tensor's type as the kernels have it.
+// LibTorch's scalar types as the kernels' DType.
 #pragma once
 
 #include <c10/core/ScalarType.h>

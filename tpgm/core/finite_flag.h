@@ -1,4 +1,4 @@
-// Notices NaN and Inf without waiting for the device.
+// Detects NaN and Inf without synchronizing with the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,31 +11,31 @@
 
 namespace tpgm {
 
-/// A number on the device in which kernels note what they found not to be finite (kernels/finite_code.h), and
-/// its way to an error on the host.
+/// A number on the device in which kernels report NaN and Inf (kernels/finite_code.h), and which becomes an
+/// error on the host.
 ///
-/// On the CPU check() costs nothing, and follows every call. On CUDA nothing waits: the flag turns all later
-/// writes into no-ops, and the error comes from the first poll() after a post() has reached the host, or from
-/// check(), which waits for the device. After the error the flag is clear. While capturing() is true,
-/// check(), poll() and post() do nothing: they belong outside of a captured step.
+/// On the CPU check() costs nothing, so it follows every call. On CUDA nothing waits: once the flag is set,
+/// kernels write nothing any more, and the error comes from the first poll() after a post() has reached the
+/// host, or from check(), which waits for the device. Throwing clears the flag. During capture (see
+/// capturing()), check(), poll() and post() do nothing: call them outside of a captured step.
 class FiniteFlag {
  public:
-  /// `owner` begins the messages; `names` are those of the tensors that codes speak of.
+  /// Messages begin with [owner]. `names` are the names of the tensors, by the index in a code.
   FiniteFlag(std::string owner, const std::vector<std::string>& names, at::Device device);
 
-  /// The number, kernels::kAllFinite while it is clear; it stays in its memory.
+  /// The number: kernels::kAllFinite while the flag is clear. Its memory does not move.
   const at::Tensor& report() const { return report_; }
 
-  /// Counts a loss that is not finite like a NaN in the weights. On the CPU it throws at once.
+  /// Sets the flag if the loss is not finite. On the CPU it throws at once.
   void expect_finite(const at::Tensor& loss);
 
-  /// Throws if something was not finite; waits for the device.
+  /// Throws if the flag is set. Waits for the device.
   void check();
-  /// check() on the CPU; on CUDA the error comes later.
+  /// check() on the CPU; does nothing on CUDA, where the error comes later.
   void check_on_cpu();
-  /// Starts the flag's way to the host.
+  /// Starts an asynchronous copy of the flag to the host.
   void post();
-  /// Throws if a flag that was posted has arrived, and is not clear.
+  /// Throws if a posted copy has arrived and is set. Does not wait.
   void poll();
 
  private:

@@ -1,4 +1,4 @@
-// LibTorch's errors as part of ours.
+// Shortens LibTorch's error messages, so that ours can quote them.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -9,11 +9,11 @@
 
 namespace tpgm {
 
-/// The first line of what LibTorch says; the rest is a trace of its own.
+/// The first line of the message; the rest is LibTorch's backtrace.
 inline std::string first_line(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
-  // Errors inside a script begin with where. What comes after it, for CUDA's with advice behind.
+  // Errors inside TorchScript begin with a trace of the script; the message follows.
   constexpr std::string_view kWhat = "\nRuntimeError: ";
   if (const auto at = text.rfind(kWhat);
       text.starts_with("The following operation failed") && at != std::string::npos)

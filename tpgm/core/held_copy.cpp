@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-// Where to hold copies of `weights`. On the CPU a call may throw, and what was held must still be there.
+// Memory for copies of `weights`. On the CPU hold() may throw, and the old copies must then be intact.
 std::vector<at::Tensor> HeldCopy::room_for(const std::vector<at::Tensor>& weights) const {
   std::vector<at::Tensor> room;
   for (size_t k = 0; k < weights.size(); ++k) {

@@ -1,4 +1,4 @@
-// The constrained tensors as they were before their last projection.
+// A copy of the constrained tensors from before their last projection.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,22 +9,23 @@
 
 namespace tpgm {
 
-/// A second copy of a batch's tensors. While it holds, projections and gradients of `displacements` start
-/// from the copy, not from the tensors: FTP needs the direction in which 16-bit weights had moved, which
-/// their projection may have rounded away.
+/// While it holds a copy, the projections and gradients of `displacements` start from the copy instead of the
+/// tensors. FTP needs this for 16-bit weights: it reads the direction in which they have moved, and the
+/// projected weights may have lost it to rounding.
 class HeldCopy {
  public:
-  /// Refers to `displacements`, which must outlive it. The copies' memory is kept (on CUDA) from one to the
-  /// next: a captured step reads what the one before it held.
+  /// Keeps a reference to `displacements`. On CUDA every hold() uses the same memory: a captured step reads
+  /// the copy that the step before it made.
   explicit HeldCopy(Displacements& displacements) : displacements_(displacements) {}
   ~HeldCopy() { release(); }
   HeldCopy(const HeldCopy&) = delete;
   HeldCopy& operator=(const HeldCopy&) = delete;
 
-  /// Measures the tensors, and holds a copy of them. If it throws, everything is as before.
+  /// Measures the distances of the tensors and copies them. If it throws, everything is as before.
   void hold();
-  /// Holds the given values (one per tensor, same shapes) as if hold() had found them; with none, releases.
+  /// Holds the given values (one per tensor, same shapes) as if hold() had copied them. Empty: release().
   void load(const std::vector<at::Tensor>& values);
+  /// Projections and gradients start from the tensors again.
   void release();
 
   bool holds() const { return holds_; }

@@ -23,8 +23,8 @@
 namespace tpgm {
 namespace {
 
-// Runs in destructors, where an error (of a CUDA device that has already failed, say) must not hide the
-// first one.
+// Used in destructors: an error there (for example of a CUDA device that has already failed) must not hide
+// the first one.
 template <class Call>
 void regardless(Call&& call) noexcept {
   try {
@@ -43,8 +43,8 @@ void set_state(at::Generator& generator, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-// The generator runs from `state` while this lives; then `state` has where it got to, and the generator is
-// as it was.
+// The generator continues from `state` while this lives. The destructor stores its new state there, and
+// restores the generator.
 class BorrowedStream {
  public:
   BorrowedStream(at::Generator& generator, at::Tensor& state)
@@ -66,8 +66,8 @@ class BorrowedStream {
   at::Tensor global_;
 };
 
-// The state of a stream of its own, that follows from the generator's seed and leaves the generator as it
-// is.
+// The initial state of a separate random stream, derived from the seed of the generator, which is not
+// changed.
 at::Tensor forked_state(at::Generator& generator) {
   const auto global = get_state(generator);
   {
@@ -79,7 +79,8 @@ at::Tensor forked_state(at::Generator& generator) {
   return forked;
 }
 
-// The parameters' .grad, out of the closure's way and put back on destruction. Handles move, values do not.
+// Takes .grad from the parameters so that the closure cannot change it; the destructor puts it back. No
+// values are copied.
 class ParkedGradients {
  public:
   explicit ParkedGradients(const NamedTensors& parameters) : parameters_(parameters.values()) {
@@ -89,7 +90,8 @@ class ParkedGradients {
     }
   }
   ~ParkedGradients() {
-    for (auto k = parameters_.size(); k-- > 0;)  // backwards: a tied parameter was parked at its first name
+    for (auto k = parameters_.size();
+         k-- > 0;)  // in reverse: the gradient of a tied parameter was taken at its first name
       parameters_[k].mutable_grad() = gradients_[k];
   }
   ParkedGradients(const ParkedGradients&) = delete;
@@ -105,7 +107,8 @@ class ParkedGradients {
   std::vector<at::Tensor> parameters_, gradients_;
 };
 
-// The values of a module's buffers, put back on destruction. All of one type are copied in one go.
+// Copies the values of a module's buffers; the destructor restores them. Buffers of one type are copied in
+// one call.
 class UnchangedBuffers {
  public:
   explicit UnchangedBuffers(const NamedTensors& buffers) {
@@ -133,19 +136,19 @@ class UnchangedBuffers {
   std::map<at::ScalarType, Group> groups_;
 };
 
-// Parameters with other values, and their own again on destruction.
+// Gives parameters other values; the destructor restores their own.
 class OtherValues {
  public:
   OtherValues(const NamedTensors& all, const std::vector<at::Tensor>& parameters,
               const std::vector<at::Tensor>& values)
-      : OtherValues() {  // whose destructor runs if this one throws
+      : OtherValues() {  // so that the destructor runs if this constructor throws
     if (values.empty()) return;
     std::unordered_map<const void*, std::vector<size_t>> in_storage;
     std::unordered_set<const at::TensorImpl*> given;
     for (size_t k = 0; k < parameters.size(); ++k)
       if (given.insert(parameters[k].unsafeGetTensorImpl()).second && parameters[k].numel() > 0)
         in_storage[parameters[k].storage().unsafeGetStorageImpl()].push_back(k);
-    // Before anything is replaced: who shares memory is seen in their own.
+    // First, because only the original memory shows which parameters share it.
     std::vector<std::pair<at::Tensor, at::Tensor>> others;
     for (const auto& item : all) {
       const auto& other = item.value();
@@ -157,7 +160,7 @@ class OtherValues {
     }
     for (size_t k = 0; k < parameters.size(); ++k) replace(parameters[k], values[k]);
     for (const auto& [other, value] : others) replace(other, value);
-    at::autocast::clear_cache();  // it may hold casts of their own
+    at::autocast::clear_cache();  // it may contain casts of the original values
   }
   ~OtherValues() {
     for (auto each = replaced_.rbegin(); each != replaced_.rend(); ++each) each->first.set_data(each->second);
@@ -167,7 +170,7 @@ class OtherValues {
   OtherValues& operator=(const OtherValues&) = delete;
 
  private:
-  // Where a dense tensor ends in its storage.
+  // The end of a dense tensor in its storage.
   static int64_t end_of(const at::Tensor& tensor) {
     int64_t last = tensor.storage_offset();
     for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
@@ -178,7 +181,7 @@ class OtherValues {
     return a.storage_offset() < end_of(b) && b.storage_offset() < end_of(a);
   }
 
-  // What `other` sees of `value` if it sees the parameter's memory.
+  // The part of `value` that `other` sees if `other` is a view of the parameter's memory.
   static at::Tensor as_view_of(const at::Tensor& value, const at::Tensor& other, const at::Tensor& parameter,
                                const std::string& name) {
     TORCH_CHECK(parameter.is_non_overlapping_and_dense() && same_order(value, parameter) &&
@@ -221,8 +224,7 @@ HeldOutLoss::Result HeldOutLoss::evaluate(const Closure& closure, const std::vec
   const auto named = module_.named_parameters(), buffers = module_.named_buffers();
   std::vector<uint32_t> versions;
   for (const auto& buffer : buffers) versions.push_back(buffer.value()._version());
-  // BatchNorm does not always own up to a change of its statistics (their version stays), so all are put
-  // back.
+  // All are restored, because BatchNorm may change its statistics without changing their version.
   const UnchangedBuffers unchanged(buffers);
   const OtherValues other_values(named, parameters, values);
   const ParkedGradients gradients_of_training(named);
@@ -281,7 +283,7 @@ NamedTensors HeldOutLoss::state_dict() const {
 
 void HeldOutLoss::load_state_dict(const NamedTensors& state) {
   for (auto& stream : streams_) {
-    // A state saved on another kind of device has no stream for this one, which then keeps its own.
+    // A state saved on another type of device has no stream for this one, which then keeps its own.
     if (const auto* saved = state.find("random." + stream.name)) stream.state = saved->clone();
   }
 }

@@ -1,4 +1,4 @@
-// The order in which a tensor's elements lie in memory.
+// Memory order of tensors, for kernels that work on dense memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,12 @@
 
 namespace tpgm {
 
-/// True if the elements of both, which have one shape, lie in the same order.
+/// True if the elements of two tensors of one shape lie in memory in the same order.
 inline bool same_order(const at::Tensor& a, const at::Tensor& b) {
   return kernels::same_order(a.sizes(), a.strides(), b.strides());
 }
 
+/// An uninitialized tensor of another type with the sizes, strides and device of `like`.
 inline at::Tensor empty_in_order_of(const at::Tensor& like, at::ScalarType type) {
   return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(type).requires_grad(false));
 }

@@ -1,4 +1,4 @@
-// What core and methods see of a model.
+// The part of a model that core and methods use: its tensors and its mode.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,16 +14,15 @@ class Module;
 
 namespace tpgm {
 
-/// A model's parameters and buffers by name, and its switch between training and evaluation. A
-/// torch::nn::Module becomes one by itself; a model of another kind gives the three functions. What is behind
-/// it must outlive it.
+/// The parameters and buffers of a model by name, and its switch between train() and eval(). A
+/// torch::nn::Module converts to it implicitly; any other model provides the three functions. The model must
+/// outlive it.
 class ModuleView {
  public:
-  /// Asked anew each time, for parameters may get other names, memory or modes. In the model's order; a
-  /// tensor that the model holds under several names comes under each of them. A name is the path to it:
-  /// modules, then its own, with dots between.
+  /// Called every time, because parameters may change. Tensors come in the order of the model; a tied tensor
+  /// comes under each of its names. Names are paths with dots, as in state_dict().
   using Tensors = std::function<NamedTensors()>;
-  /// Puts all of the model into evaluation, and gives back what undoes that.
+  /// Puts the whole model into eval mode, and returns a function that restores the modes.
   using Evaluate = std::function<std::function<void()>()>;
 
   ModuleView(torch::nn::Module& module);        // NOLINT(google-explicit-constructor): Tpgm tpgm(*model)
@@ -39,7 +38,7 @@ class ModuleView {
   Evaluate evaluate_;
 };
 
-/// The model is in evaluation while this lives; then every part of it is in the mode it was in.
+/// Keeps the model in eval mode while it lives; its destructor restores the mode of every submodule.
 class EvalMode {
  public:
   explicit EvalMode(const ModuleView& module);
@@ -51,7 +50,7 @@ class EvalMode {
   std::function<void()> put_back_;
 };
 
-/// Parameters and buffers as they are (no copies).
+/// Parameters, then buffers (no copies).
 NamedTensors named_tensors(const ModuleView& module);
 
 }  // namespace tpgm

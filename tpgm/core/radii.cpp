@@ -57,7 +57,7 @@ Radii::Radii(RadiiOptions options, const std::vector<std::string>& groups, at::T
   forget();
 }
 
-// As new.
+// Back to the state after construction.
 void Radii::forget() {
   numbers_.zero_();
   learned_ = numbers_[kernels::kLearned];
@@ -68,7 +68,7 @@ void Radii::forget() {
   initialised_ = false;
 }
 
-// What kernels need before a call: where the numbers are that are learned, and the stream, which is returned.
+// Tells the kernels where the learned parameter is, and returns the stream to launch on.
 void* Radii::on_stream() {
   radius_numbers_.learn_elsewhere(optimizer_ ? learned_.mutable_data_ptr<double>() : nullptr);
   return current_stream(numbers_.device());
@@ -97,7 +97,7 @@ at::Tensor Radii::ratios() const {
   return at::where(distances_ > 0, at::clamp(radii_ / distances_, 0, 1), at::ones_like(distances_));
 }
 
-// Has the user's optimizer move a copy of `learned`, with the state it was saved with, if any. Changes
+// Creates the user's optimizer on a copy of `learned`, and loads `state` into it if it is not empty. Changes
 // nothing if the factory or the state is bad.
 void Radii::make_optimizer(const at::Tensor& learned, const std::string& state) {
   auto moved = learned.detach().clone().requires_grad_(true);

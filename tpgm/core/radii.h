@@ -1,4 +1,4 @@
-// The learned radii γ: one non-negative number per constrained tensor, and the optimizer that moves them.
+// The learned radii γ, one non-negative number per constrained tensor, and their optimizer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,20 +18,20 @@
 
 namespace tpgm {
 
-/// What a radius is before the first update.
+/// The initial value of a radius.
 enum class RadiusInit {
   kHalf,  ///< Half of the smallest row distance; with Norm::kL2 every ratio starts at exactly 0.5.
   kEps,   ///< `eps`: the model starts at the anchor.
 };
 
-/// What the optimizer moves.
+/// The parameter that the optimizer learns.
 enum class RadiusScale {
   kAbsolute,  ///< The radius γ itself: one Adam step changes every radius by about the learning rate.
   kRelative,  ///< The ratio γ / max n: one Adam step changes every layer by the same fraction of its
               ///< distance.
 };
 
-/// Makes the optimizer that moves the radii (or ratios, with kRelative), a single float64 tensor.
+/// Makes an optimizer for the radii (with kRelative: the ratios), which are a single float64 tensor.
 using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>;
 
 struct RadiiOptions {
@@ -43,59 +43,59 @@ struct RadiiOptions {
   TORCH_ARG(double, mu) = 0;
   /// Adds tv · Σ |α_i − α_{i−1}| over neighbours in a group, α = γ / max n.
   TORCH_ARG(double, tv) = 0;
-  /// Default: Adam with learning rate `lr`, betas (0.9, 0.999), eps 1e-8, which needs no host
-  /// synchronisation. One of your own costs one per update on CUDA.
+  /// Default: Adam with learning rate `lr`, betas (0.9, 0.999) and eps 1e-8, on the device. On CUDA, an
+  /// optimizer of your own costs a synchronization with the host per update.
   TORCH_ARG(OptimizerFactory, optimizer) = nullptr;
 };
 
-/// Radii of `count` tensors: LibTorch's side of kernels::RadiusNumbers, and optimizers of the user's.
-/// `smallest` and `largest` below are the extremes of each tensor's row distances, measured on unprojected
-/// weights; all tensors are float64 of shape [count] on one device. With the built-in optimizer everything
-/// stays in the same memory, so that a captured update() or prepare() can be replayed, and either is one
-/// launch.
+/// The radii of all constrained tensors: the LibTorch adapter of kernels::RadiusNumbers, which also supports
+/// optimizers of the user. `smallest` and `largest` below are the extremes of each tensor's row distances,
+/// measured on unprojected weights; all tensors are float64 of shape [number of tensors] on one device. With
+/// the built-in optimizer update() and prepare() are one launch each and always use the same memory, so they
+/// can be captured and replayed.
 class Radii {
  public:
-  /// `groups` names the group of each tensor, in model order; used by `tv` alone. `report` is that of the
-  /// flag (see FiniteFlag) of those who measure the distances, if any; see remember().
+  /// `groups` names the group of each tensor, in model order, for `tv`. `report` is FiniteFlag::report() of
+  /// the Displacements that measure the distances, if any; see remember().
   Radii(RadiiOptions options, const std::vector<std::string>& groups, at::TensorOptions scalar_options,
         at::Tensor report = {});
 
-  /// The radii to project with: initialised at the first call, then clamped to [1e-8, largest]. A tensor that
-  /// has not moved (largest = 0) has radius 1e-8.
+  /// Returns the radii to project with: initializes them at the first call, and clamps them to [1e-8,
+  /// largest]. A tensor that has not moved (largest = 0) has radius 1e-8.
   const at::Tensor& prepare(const at::Tensor& smallest, const at::Tensor& largest);
 
-  /// For projecting before the distances are known, which takes radii that do not depend on them: those of an
-  /// absolute scale, once initialised. They are clamped from below alone; a radius above the largest distance
-  /// projects like one at it. prepare() when they are known.
+  /// For projections before the distances are measured, which need radii that do not depend on them:
+  /// initialized radii of absolute scale. prepare_before_measuring() clamps them only from below, because a
+  /// radius above the largest distance projects like one at it. Call prepare() once the distances are known.
   bool known_before_measuring() const { return initialised_ && options_.scale() == RadiusScale::kAbsolute; }
   const at::Tensor& prepare_before_measuring();
 
-  /// One optimizer step along `radius_gradients`, dL/dγ, plus the gradients of mu and tv. Tensors that have
-  /// not moved get no gradient. Afterwards prepare() gives the clamped radii.
+  /// One optimizer step along `radius_gradients` (dL/dγ) plus the gradients of mu and tv. Radii of tensors
+  /// that have not moved get a gradient of 0. Call prepare() afterwards for the clamped radii.
   void update(const at::Tensor& radius_gradients, const at::Tensor& largest);
 
-  /// The radii as prepare() last gave them, and the largest distances it was given, in memory that the next
-  /// call changes; zeros before the first.
+  /// The radii that prepare() last returned, and the largest distances it was given; zeros before the first
+  /// call. The next call overwrites them.
   const at::Tensor& values() const { return radii_; }
   const at::Tensor& distances() const { return distances_; }
-  /// γ / max n, at most 1: what the farthest row's displacement is multiplied by. 1 where nothing has moved.
+  /// γ / max n, at most 1: the factor on the displacement of the farthest row. 1 for tensors that have not
+  /// moved.
   at::Tensor ratios() const;
   bool initialised() const { return initialised_; }
 
-  /// Whether prepare() and update() may only be called once everything is known to be finite: the first time,
-  /// and always with an optimizer of the user's. Otherwise the device sees to it; see remember().
+  /// True if the host must know that everything is finite before it calls prepare() or update(): at the first
+  /// call, and always with an optimizer of the user. Otherwise the kernels check the report; see remember().
   bool must_wait() const { return !initialised_ || options_.optimizer(); }
 
-  /// A point to come back to, for a call that may fail. go_back() returns to it: the radii, what their
-  /// optimizer remembers, and whether they had begun. Unless must_wait(), the device returns to it by itself,
-  /// too: an update() or prepare() that finds something in the report puts back what the first one after
-  /// remember() had found. Nothing waits for that.
+  /// Sets a point to roll back to, for calls that may fail. go_back() restores the radii, the state of their
+  /// optimizer and initialised() to that point. Unless must_wait(), the device also rolls back by itself: an
+  /// update() or prepare() that finds the report set restores the numbers of that point, without waiting.
   void remember();
   void go_back();
 
-  /// All state by name, copied; loading it continues bit for bit.
+  /// A copy of all state, for a bit-exact resume.
   NamedTensors state_dict() const;
-  /// `owner` is for messages. Throws, changing nothing, if the state is not that of these radii.
+  /// Messages begin with [owner]. Throws, changing nothing, if the state belongs to other radii.
   void load_state_dict(const std::string& owner, const NamedTensors& state);
 
  private:
@@ -106,8 +106,8 @@ class Radii {
 
   RadiiOptions options_;
   at::Tensor report_;
-  // The memory of all numbers (kernels::RadiiRow), and its rows: what the optimizer moves (a leaf of its own,
-  // where it is the user's), the radii, Adam's state, and what the radii were clamped to.
+  // All numbers (kernels::RadiiRow) and views of their rows: the learned parameter (a leaf tensor of its own
+  // for an optimizer of the user), the radii, the state of Adam, and the largest distances.
   at::Tensor numbers_, learned_, radii_, moments_, distances_;
   std::vector<at::Tensor> memory_;
   kernels::RadiusNumbers radius_numbers_;
@@ -115,7 +115,7 @@ class Radii {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   struct {
     bool initialised = false;
-    at::Tensor learned;  // this and the next with an optimizer of the user's
+    at::Tensor learned;  // this and the next for an optimizer of the user
     std::string optimizer;
   } remembered_;
 };

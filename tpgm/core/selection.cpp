@@ -22,7 +22,7 @@ bool excluded(const std::vector<std::string>& exclude, const std::string& name) 
   return std::any_of(exclude.begin(), exclude.end(), [&](const auto& glob) { return matches(glob, name); });
 }
 
-// The first ten of `lines`, and how many more there are.
+// The first ten of `lines` and the number of the others.
 std::string first_ten(const std::vector<std::string>& lines) {
   const auto shown = std::min<size_t>(lines.size(), 10);
   auto text = fmt::format("{}", fmt::join(lines.begin(), lines.begin() + shown, ", "));
@@ -30,13 +30,13 @@ std::string first_ten(const std::vector<std::string>& lines) {
   return text;
 }
 
-// A glob that would take the named parameters out: their common module.
+// A glob that excludes the named parameters: that of their common module.
 std::string suggested_glob(const std::string& name) {
   const auto dot = name.rfind('.');
   return dot == std::string::npos ? name : name.substr(0, dot) + ".*";
 }
 
-// The same for two tensors that share all of their memory.
+// Equal for two tensors that share all of their memory.
 using Identity = std::pair<const void*, int64_t>;
 Identity identity(const at::Tensor& tensor) {
   return tensor.numel() > 0 ? Identity(tensor.const_data_ptr(), tensor.numel())
@@ -49,10 +49,11 @@ bool can_be_constrained(const at::Tensor& tensor) {
          (type == at::kDouble || type == at::kFloat || type == at::kHalf || type == at::kBFloat16);
 }
 
-// The work of both selections: `candidates` are what could be constrained, tied names included.
+// Shared by both selections. `candidates` are all tensors that could be constrained, under all of their
+// names.
 std::vector<Selected> match(const std::string& owner, const NamedTensors& candidates,
                             const NamedTensors& anchor, const std::vector<std::string>& exclude) {
-  // Names by tensor, because one tensor may have several.
+  // By tensor, because a tied tensor has several names.
   std::map<Identity, std::vector<std::string>> names;
   for (const auto& item : candidates) names[identity(item.value())].push_back(item.key());
 

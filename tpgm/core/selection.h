@@ -1,4 +1,4 @@
-// Which parameters a method constrains, matched with their anchor by name.
+// Selects the parameters that a method constrains, and matches them with their anchor by name.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,15 +12,15 @@
 
 namespace tpgm {
 
-/// A tensor of the model and the pre-trained values it is held against.
+/// A constrained tensor of the model and its pre-trained values.
 struct Selected {
   std::string name;
   at::Tensor tensor;
   at::Tensor pretrained;
 };
 
-/// The trainable parameters of `module` minus those that an `exclude` glob matches, in the module's order,
-/// each with its anchor of the same name. Extra names in `anchor` do not matter.
+/// The trainable parameters of `module` except those that an `exclude` glob matches, in the order of the
+/// module, each with the tensor of the same name in `anchor`. Other names in `anchor` are ignored.
 ///
 /// A parameter that the module holds under several names (tied weights) is selected once, under the first;
 /// any of its names may exclude it, and any may name its anchor.

@@ -1,4 +1,4 @@
-// Telling formats apart, finding the checkpoint in a folder, putting shards together, cutting prefixes.
+// Detects formats, finds the checkpoint in a folder, joins shards, and removes prefixes.
 #include "tpgm/io/checkpoint.h"
 
 #include <c10/util/Exception.h>
@@ -25,11 +25,12 @@ namespace fs = std::filesystem;
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr size_t kMaxIndexBytes = size_t{100} << 20;
 
-// What wrappers put before the names of the model they wrap.
+// The prefixes that wrappers add to the names of the model they wrap.
 constexpr std::array<std::string_view, 3> kPrefixes{"module.", "_orig_mod.", "backbone."};
 constexpr std::string_view kCompiled = "._orig_mod.";
 
-// What a folder is opened by, in this order: a run's checkpoints, then the names Hugging Face uses.
+// The files by which a folder is opened, in this order: checkpoints of a run, then the names Hugging Face
+// uses.
 constexpr std::array<std::string_view, 8> kKnownFiles{"best.safetensors",
                                                       "last.safetensors",
                                                       "model.safetensors",
@@ -38,18 +39,18 @@ constexpr std::array<std::string_view, 8> kKnownFiles{"best.safetensors",
                                                       "pytorch_model.bin.index.json",
                                                       "open_clip_model.safetensors",
                                                       "open_clip_pytorch_model.bin"};
-// And if none of these is there, by the only file with such a suffix.
+// Without any of these, the only file with such a suffix.
 constexpr std::array<std::string_view, 8> kSuffixes{
     ".safetensors.index.json", ".safetensors", ".bin.index.json", ".bin", ".pt", ".pth", ".ckpt", ".pth.tar"};
 
 std::string shown(const fs::path& path) { return printable(path.string(), kMaxPath); }
 
-// What trainers leave beside a checkpoint in files that look like one.
+// Files that look like checkpoints, which trainers write beside them.
 constexpr std::array<std::string_view, 6> kNoCheckpoints{
     "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth"};
 
 fs::path find_in(const fs::path& folder) {
-  std::error_code error;  // of a single file: it is passed over, as links to nothing are
+  std::error_code error;  // ignored: a file that cannot be examined is no candidate
   for (const auto name : kKnownFiles) {
     if (fs::is_regular_file(folder / name, error)) return folder / name;
   }
@@ -83,7 +84,7 @@ fs::path find_in(const fs::path& folder) {
               fmt::format("{}", fmt::join(candidates, ", ")), "; name the one you mean");
 }
 
-// What is in the place of a checkpoint.
+// The error for a file that is not a checkpoint.
 Malformed unknown(std::string_view file) {
   if (file.empty()) return {"the file is empty"};
   if (file.starts_with("version https://git-lfs")) {
@@ -97,7 +98,7 @@ Malformed unknown(std::string_view file) {
           "expected *.safetensors, *.pt, *.pth, *.bin or a folder of them"};
 }
 
-// Takes torch.compile's "_orig_mod." out from behind every dot; returns how often.
+// Removes torch.compile's "_orig_mod." after every dot; returns how often.
 size_t cut_compiled(std::string& name) {
   if (name.find(kCompiled) == std::string::npos) return 0;
   const std::string_view whole = name, part = kCompiled.substr(1);
@@ -121,7 +122,7 @@ std::string prefix_note(const std::string& prefix) {
 
 bool looks_like_safetensors(std::string_view file) { return file.size() > 8 && file[8] == '{'; }
 
-// OWNER/NAME, as other libraries take it, of an owner that is no folder here.
+// OWNER/NAME, the name of a model on a hub, unless OWNER is a folder here.
 bool looks_like_hub_name(const fs::path& path) {
   const std::string name = path.filename().string();
   const bool file = std::any_of(kSuffixes.begin(), kSuffixes.end(),

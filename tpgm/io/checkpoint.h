@@ -1,5 +1,5 @@
-// One way to read every checkpoint: a file or a folder, of any framework, opened without reading its tensors
-// (save for bools, which are checked).
+// Reads checkpoints of all supported formats, files and folders, through one class. Opening one reads no
+// tensors, except bools, which are checked.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,39 +19,40 @@
 
 namespace tpgm {
 
-/// A checkpoint, opened: names, types and shapes are known, tensors are read when asked for. Accepted, and
-/// told apart by content, not by suffix:
+/// An open checkpoint: names, types and shapes are known, and tensors are read on request. The format follows
+/// from the content, not from the suffix:
 ///   - safetensors, in one file or in shards (the *.safetensors.index.json)
-///   - PyTorch's files (.pt, .pth, .bin), of any age, without running them; shards of them too
-///   - TorchScript archives, which give their state dict
-///   - a folder: a Hugging Face folder, a run folder (its best checkpoint, or else the last), or any folder
-///     with one checkpoint in it
+///   - PyTorch's files (.pt, .pth, .bin) of all versions, in one file or in shards; no code in them is run
+///   - TorchScript archives (their state dict)
+///   - a folder: a Hugging Face folder, a run folder (its best checkpoint, or else its last), or any folder
+///   with
+///     one checkpoint in it
 ///
-/// A prefix that all names share and that comes from a wrapper ("module." of DataParallel, "_orig_mod." of
-/// torch.compile, "backbone.") is cut off; "_orig_mod." also within names.
+/// A prefix that all names share and that a wrapper added ("module." of DataParallel, "_orig_mod." of
+/// torch.compile, "backbone.") is removed; "_orig_mod." also within names.
 ///
 /// Cheap to copy; copies share the mapping. Errors name the file, the tensor and what was expected.
 class Checkpoint {
  public:
-  /// `key`: the entry of a nested checkpoint to take ("state_dict_ema"); by default the usual ones.
+  /// `key` selects an entry of a nested checkpoint ("state_dict_ema"). By default the usual ones are tried.
   explicit Checkpoint(const std::filesystem::path& path, const std::string& key = "");
 
   const std::filesystem::path& path() const noexcept { return path_; }
   /// "safetensors", "PyTorch archive, 3 shards", ...
   const std::string& format() const noexcept { return format_; }
-  /// What was unwrapped, cut off, left out or chosen; a sentence each, for the user to read.
+  /// What was unwrapped, removed, ignored or chosen: a sentence each, for the user.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
-  /// safetensors' metadata; of shards, the first one's. Empty for other formats.
+  /// The metadata of safetensors files; that of the first shard. Empty for other formats.
   const Metadata& metadata() const noexcept { return metadata_; }
   /// As given to the constructor.
   const std::string& key() const noexcept { return key_; }
-  /// Every file it consists of, the index of shards included, and where each is mapped.
+  /// All files of the checkpoint, including the index of shards, and their mappings.
   const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
   const std::vector<std::shared_ptr<const MappedFile>>& mappings() const noexcept { return mappings_; }
 
   const std::vector<std::string>& names() const noexcept { return names_; }
   bool contains(const std::string& name) const { return places_.contains(name); }
-  /// Throws when there is no such name, as the next two do.
+  /// Throws if there is no such name, like the next two functions.
   const TensorEntry& entry(const std::string& name) const;
   /// See tensor_at: a view of the file, strided as it was saved.
   at::Tensor tensor(const std::string& name) const;
@@ -59,9 +60,9 @@ class Checkpoint {
   at::Tensor slice(const std::string& name, int64_t begin, int64_t count) const;
   NamedTensors tensors() const;
 
-  /// What was cut off the front of all names; empty if nothing was.
+  /// The prefix that was removed from all names, or empty.
   const std::string& prefix() const noexcept { return prefix_; }
-  /// Puts it back, or the last `length` bytes of it, for who has names with that prefix.
+  /// Puts the prefix back, or its last `length` bytes, for models whose own names have it.
   void restore_prefix(size_t length = std::string::npos);
 
  private:
@@ -70,7 +71,7 @@ class Checkpoint {
     TensorEntry entry;
   };
 
-  struct Reading;  // what all files of a checkpoint share while they are read
+  struct Reading;  // shared by all files of a checkpoint while they are read
 
   void open(const std::filesystem::path& file, const std::string& key, Reading& reading);
   void open_shards(const std::filesystem::path& index, const std::string& key, Reading& reading);

@@ -1,4 +1,4 @@
-// Tensors of a checkpoint. Apart from the rest, so that a program that only looks at names links no LibTorch.
+// Tensors of a checkpoint. In a file of their own so that a program that only reads names links no LibTorch.
 #include <c10/util/Exception.h>
 
 #include "tpgm/base/call.h"

@@ -8,11 +8,11 @@ namespace tpgm {
 namespace {
 
 struct Dtype {
-  std::string_view name, torch_name, storage;  // empty where there is none
+  std::string_view name, torch_name, storage;  // empty if there is none
   at::ScalarType type;
 };
 
-// In the reference implementation's order, which its writer sorts by, backwards: the order of our bytes too.
+// In the order of the reference implementation, whose writer sorts by its reverse, as ours does.
 constexpr std::array kDtypes{
     Dtype{"BOOL", "bool", "BoolStorage", at::kBool},
     Dtype{"U8", "uint8", "ByteStorage", at::kByte},

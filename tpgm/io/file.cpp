@@ -29,7 +29,7 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const std::string shown = printable(path.string(), kMaxPath);
-  // A pipe that nobody writes to would keep us waiting.
+  // O_NONBLOCK, because opening a pipe without a writer would block.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   TORCH_CHECK(descriptor >= 0, "[MappedFile] cannot open '", shown, "': ", error_text(errno));
   struct stat status {};
@@ -37,7 +37,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   int error = 0;
   if (regular && status.st_size > 0) {
     size_ = static_cast<size_t>(status.st_size);
-    // Writable but private, and without reserving swap for pages that will hardly ever be written to.
+    // Writable but private. No swap is reserved, because pages are hardly ever written to.
     void* map = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
     error = map == MAP_FAILED ? errno : 0;
     data_ = map == MAP_FAILED ? nullptr : static_cast<char*>(map);
@@ -80,7 +80,7 @@ AtomicFile::~AtomicFile() {
 template <typename Make>
 bool AtomicFile::with_temporary_name(const Make& make) {
   static std::atomic<unsigned> counter{0};
-  for (;;) {  // a name may be taken: by a killed process that had our id
+  for (;;) {  // the name may exist, from a killed process with our id
     const auto name =
         folder_ / (".tpgm-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
     if (make(name.c_str())) return temporary_ = name, true;
@@ -115,8 +115,8 @@ void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
     if (written < 0) fail("write");
     offset += static_cast<size_t>(written);
   }
-  // Left alone, the kernel would begin when gigabytes are waiting or at the sync: the disk would idle first
-  // and keep everybody waiting then. It is a hint; an error here comes back from the sync.
+  // Without this hint the kernel starts writing only when gigabytes are dirty or at the sync. Its errors come
+  // back from the sync.
   ::sync_file_range(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(size), SYNC_FILE_RANGE_WRITE);
 }
 
@@ -139,8 +139,8 @@ void AtomicFile::commit() {
   prepare();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("replace");
   temporary_.clear();
-  // Only now is the new name itself made durable. Some file systems cannot sync a folder, and some folders
-  // may be written but not opened; the file is complete all the same.
+  // This makes the new name durable. Errors are ignored: some file systems cannot sync a folder, some folders
+  // may be written but not opened, and the file is complete in any case.
   const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
   const int error = ::fsync(folder) == 0 ? 0 : errno;

@@ -1,4 +1,4 @@
-// Folders made aside and renamed.
+// Folders that are created under another name and renamed.
 #include "tpgm/io/folder.h"
 
 #include <c10/util/Exception.h>
@@ -30,7 +30,7 @@ AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
               "' is there and is not an empty folder; remove it or name another");
   partial_ = fs::path(path_).concat(".partial");
   if (partial_.has_parent_path()) fs::create_directories(partial_.parent_path(), error);
-  const bool made = fs::create_directory(partial_, error);  // of two processes for one
+  const bool made = fs::create_directory(partial_, error);  // false: another process has it
   TORCH_CHECK(!error, "[AtomicFolder] cannot make the folder '", partial_.string(), "': ", error.message());
   TORCH_CHECK(made, "[AtomicFolder] '", partial_.string(),
               "' is what another run left behind or is writing now; remove it or name another folder");

@@ -5,19 +5,19 @@
 
 namespace tpgm {
 
-/// Its files are written into "PATH.partial", which commit() renames to PATH. A process that is killed leaves
-/// that one behind, and nothing that looks whole.
+/// Files are written into "PATH.partial", which commit() renames to PATH. A killed process leaves
+/// "PATH.partial" behind, and no PATH.
 class AtomicFolder {
  public:
-  /// Throws when `path` exists and is not an empty folder, when another run's "PATH.partial" is there, or
-  /// when it cannot be made.
+  /// Throws if `path` exists and is not an empty folder, if "PATH.partial" of another run exists, or if it
+  /// cannot be created.
   explicit AtomicFolder(std::filesystem::path path);
-  /// Removes what was written unless commit() succeeded.
+  /// Removes "PATH.partial" unless commit() succeeded.
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  /// Where to write.
+  /// The folder to write into.
   const std::filesystem::path& partial() const { return partial_; }
   /// The last call on this object.
   void commit();

@@ -1,4 +1,4 @@
-// XXH3, by its own library.
+// XXH3 by the xxhash library.
 #include "tpgm/io/hash.h"
 
 #include <fmt/format.h>

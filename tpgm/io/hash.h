@@ -1,4 +1,4 @@
-// A fingerprint of files, to say later which ones something was made from.
+// Fingerprints of files, which identify the inputs that an output was made from.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace tpgm {
 
-/// XXH3 of 128 bits: at the speed of memory, and not meant to withstand somebody who forges files. A build
-/// without xxhash throws in the constructor (no_hash.cpp).
+/// XXH3 with 128 bits: as fast as memory, but not cryptographic. In a build without xxhash the constructor
+/// throws (no_hash.cpp).
 class Fingerprint {
  public:
   Fingerprint();
@@ -17,7 +17,7 @@ class Fingerprint {
   Fingerprint& operator=(Fingerprint&&) noexcept;
 
   void add(std::string_view bytes);
-  /// "xxh3-128:" and 32 hex digits, the ones `xxh128sum FILE` prints.
+  /// "xxh3-128:" and the 32 hex digits that `xxh128sum FILE` prints.
   std::string text() const;
 
  private:

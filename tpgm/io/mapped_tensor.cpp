@@ -1,4 +1,4 @@
-// Entries of a file as tensors: views where the bytes allow it, copies where they do not.
+// Entries of a file as tensors: views where alignment allows it, otherwise copies.
 #include "tpgm/io/mapped_tensor.h"
 
 #include <ATen/ops/empty.h>
@@ -25,7 +25,7 @@ void check_bools(const TensorEntry& entry, const char* data, size_t size) {
   require(wrong == data + size, "a bool tensor has a byte other than 0 and 1");
 }
 
-// Copies `count` elements, the first of them number `begin` in row-major order, one after the other.
+// Copies elements [begin, begin + count) in row-major order.
 void gather(const TensorEntry& entry, const char* data, int64_t begin, int64_t count, char* into) {
   const size_t element = c10::elementSize(entry.dtype);
   const size_t rank = entry.shape.size();

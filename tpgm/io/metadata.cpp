@@ -1,13 +1,14 @@
-// Values of metadata as text.
+// Metadata values to text and back.
 #include "tpgm/io/metadata.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
+
+#include "tpgm/base/numbers.h"
 
 namespace tpgm {
 namespace {
@@ -20,17 +21,12 @@ constexpr std::tuple kAll{keys::kFormat,  keys::kModel,     keys::kLayout,   key
 
 Json parse(const std::string& text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
 
-// Text into a value of the type that the second argument points to; nothing where it is none.
+// The value of a text. The second argument selects the type; no value if the text is not of the type.
 std::optional<std::string> value_of(const std::string& text, const std::string*) { return text; }
 
-std::optional<bool> value_of(const std::string&, const bool*) { return true; }  // it is there
+std::optional<bool> value_of(const std::string&, const bool*) { return true; }  // any text
 
-std::optional<double> value_of(const std::string& text, const double*) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
+std::optional<double> value_of(const std::string& text, const double*) { return parse_number<double>(text); }
 
 std::optional<std::vector<std::string>> value_of(const std::string& text, const std::vector<std::string>*) {
   const Json json = parse(text);

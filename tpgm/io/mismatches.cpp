@@ -1,4 +1,4 @@
-// The wording of what does not fit.
+// The text of messages about tensors that do not fit.
 #include "tpgm/io/mismatches.h"
 
 #include <fmt/format.h>

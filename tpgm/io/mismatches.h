@@ -1,4 +1,4 @@
-// Tensors that do not fit, as an error message: the first ten, how many there are, and globs that exclude
+// Builds error messages about tensors that do not fit: the first ten, their number, and globs that exclude
 // them.
 #pragma once
 
@@ -16,10 +16,11 @@ class Mismatches {
 
   bool empty() const noexcept { return lines_.empty(); }
   size_t size() const noexcept { return lines_.size(); }
-  /// Globs that match those listed, each between the given marks: who drops a layer's weight hardly wants its
-  /// bias.
+  /// Globs for the listed tensors, each between `before` and `after`. A glob matches the whole layer, weight
+  /// and bias.
   std::vector<std::string> globs(const std::string& before, const std::string& after) const;
-  /// One makes a line, several make a list; `where` is put behind what is wrong, `way_out` in the end.
+  /// The message: a line for one tensor, a list for several. `where` follows what is wrong, `way_out` ends
+  /// it.
   std::string text(const std::string& where, const std::string& way_out) const;
 
  private:

@@ -1,4 +1,4 @@
-// Tensors and numbers by name, in an order: a state dict, an anchor, what is in a file, the radii.
+// Ordered dictionaries of tensors (state dicts, anchors, checkpoints) and of numbers (radii).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// In the place of hash.cpp where xxhash is not installed.
+// Replaces hash.cpp in a build without xxhash.
 #include <c10/util/Exception.h>
 
 #include "tpgm/io/hash.h"

@@ -1,4 +1,4 @@
-// The pickle machine: a stack, a memo, and one case for each opcode.
+// The pickle machine: a stack, a memo, and one case per opcode.
 #include "tpgm/io/pickle.h"
 
 #include <algorithm>
@@ -8,15 +8,17 @@
 #include <map>
 #include <utility>
 
+#include "tpgm/base/numbers.h"
+
 namespace tpgm::pickle {
 namespace {
 
 constexpr size_t kHighestProtocol = 5;
-constexpr size_t kMaxName = 4096;  // of a module and what is in it
+constexpr size_t kMaxName = 4096;  // bytes
 
-// What an entry of std::map and of a vector that doubles costs at most.
+// The most that an entry of std::map, and one of a vector that doubles, can cost.
 constexpr size_t kMemoBytes = 2 * sizeof(Value) + 48;
-constexpr size_t kStackBytes = 3 * sizeof(Value);  // what it grew out of is not given back at once
+constexpr size_t kStackBytes = 3 * sizeof(Value);  // a vector that grows holds its old memory for a moment
 
 class Machine {
  public:
@@ -243,7 +245,7 @@ class Machine {
         call(*type, *heap_.sequence(Sequence::Kind::kTuple, std::move(items)));
         break;
       }
-      case 'b': {  // BUILD: attributes, of objects alone; those of containers are of no interest
+      case 'b': {  // BUILD: attributes. Those of objects are kept, those of containers ignored
         const Value state = pop();
         if (auto* const* object = std::get_if<Object*>(&top())) {
           if (auto* const* attributes = std::get_if<Dict*>(&state)) (*object)->state = *attributes;
@@ -299,7 +301,7 @@ class Machine {
     return std::get<T>(value);
   }
 
-  // A list has lost its numbers: see extend().
+  // Lists lack their numbers; see extend().
   const Sequence* pop_arguments() {
     const auto* arguments = pop_as<Sequence*>("a tuple of arguments");
     check(arguments->kind == Sequence::Kind::kTuple, "a tuple of arguments on the stack, not {}",
@@ -335,7 +337,7 @@ class Machine {
 
   void update(const std::vector<Value>& values) {
     check(values.size() % 2 == 0, "keys with values");
-    // Subclasses of dict are objects to us; what is put into them is not of interest.
+    // Subclasses of dict are objects here, and their items are ignored.
     if (std::holds_alternative<Object*>(top())) return;
     if (!std::holds_alternative<Dict*>(top()))
       check(false, "a dictionary to put items into, not {}", describe(top()));
@@ -377,12 +379,10 @@ class Machine {
 
   template <typename T>
   T decimal(std::string_view text) const {
-    T value{};
-    if (text.ends_with('L')) text.remove_suffix(1);  // Python 2's long
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    check(error == std::errc() && end == text.data() + text.size(), "an integer, not '{}'",
-          printable(text, 40));
-    return value;
+    if (text.ends_with('L')) text.remove_suffix(1);  // a long of Python 2
+    const auto value = parse_number<T>(text);
+    check(value.has_value(), "an integer, not '{}'", printable(text, 40));
+    return *value;
   }
 
   void push_decimal(std::string_view text, bool may_be_bool) {
@@ -420,11 +420,11 @@ class Machine {
   Cursor& bytes_;
   Heap& heap_;
   PickleHost& host_;
-  size_t at_ = 0;  // of the opcode, in the file
+  size_t at_ = 0;  // byte of the file at which the opcode begins
   std::vector<Value> stack_;
-  size_t highest_ = 0;         // the stack's size at its largest, which is paid for
+  size_t highest_ = 0;         // the largest size of the stack so far, charged to the budget
   std::vector<size_t> marks_;  // heights of the stack
-  // The file chooses the numbers, and could choose such that a hash table is slow.
+  // Not a hash table: the file chooses the keys, and could make them collide.
   std::map<uint64_t, Value> memo_;
 };
 

@@ -1,7 +1,7 @@
-// A pickle, read as data: the opcodes build values, and nothing is ever imported or called.
+// Reads pickles as data: the opcodes build values, and nothing is ever imported or called.
 //
-// Python's pickle is a program that can call any function by name. Here a name stays a name (Global), and
-// "calling" it asks a PickleHost, which knows a fixed list and throws Malformed for all else.
+// A Python pickle is a program that can call any function by name. Here a name stays a name (Global), and a
+// call goes to a PickleHost, which knows a fixed list of names and throws Malformed for all others.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ struct BigInteger {
   std::string_view view;
 };
 
-/// Values point into the Heap that made them and into the pickle's bytes; both have to outlive them. Lists
+/// Values point into the Heap that made them and into the bytes of the pickle, which must outlive them. Lists
 /// may contain themselves.
 using Value =
     std::variant<None, bool, int64_t, double, Text, Bytes, BigInteger, Sequence*, Dict*, Global*, Object*>;
@@ -52,16 +52,16 @@ struct Global {
   std::string module, name;
   std::string full() const { return module + "." + name; }
 };
-/// What a host made of a call: an instance of `type`.
+/// An instance of `type`, the result of a call.
 struct Object {
   Global type;
   const Dict* state = nullptr;  ///< attributes, from BUILD
-  int tag = 0;                  ///< the host's: which of its tables, if any, holds more
-  size_t index = 0;             ///< and where
+  int tag = 0;                  ///< for the host: the table that holds more, if any,
+  size_t index = 0;             ///< and the index in it
 };
 
-/// Owns the values of a file's pickles. Nothing in it owns anything else in it, so that no nesting is too
-/// deep to destroy.
+/// Owns the values of all pickles of a file. Values do not own each other, so destruction does not recurse,
+/// however deep they are nested.
 class Heap {
  public:
   explicit Heap(MemoryBudget& budget) : budget_(budget) {}
@@ -80,23 +80,23 @@ class Heap {
   std::deque<Object> objects_;
 };
 
-/// What the names in a pickle stand for. Each function throws Malformed for what it does not know.
+/// Gives meaning to the names in a pickle. Each function throws Malformed for names that it does not know.
 class PickleHost {
  public:
   virtual ~PickleHost() = default;
-  /// A name was mentioned; throws unless it is known.
+  /// Called for every name in the pickle; throws unless it is known.
   virtual void mention(const Global& global, size_t offset) = 0;
   /// `function(arguments...)`, or an instance of the class `function`.
   virtual Value call(Heap& heap, const Global& function, const Sequence& arguments, size_t offset) = 0;
-  /// An object that the pickle names by an identifier, because its data are elsewhere.
+  /// An object whose data are outside of the pickle, by its identifier.
   virtual Value persistent(Heap& heap, const Value& id, size_t offset) = 0;
 };
 
-/// Runs one pickle (protocols 0 to 5) from the cursor up to and including its STOP, in time linear in its
-/// length. Plain numbers in lists are dropped: a training log has millions, a state dict none.
+/// Reads one pickle (protocols 0 to 5) from the cursor up to and including its STOP, in time linear in its
+/// length. Numbers in lists are dropped: a training log has millions of them, a state dict none.
 Value unpickle(Cursor& bytes, Heap& heap, PickleHost& host);
 
-/// What kind of value it is, for messages: "a list", "'os.system'".
+/// A description of a value for messages: "a list", "'os.system'".
 std::string describe(const Value& value);
 
 }  // namespace tpgm::pickle

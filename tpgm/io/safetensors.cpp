@@ -1,4 +1,4 @@
-// The header of a safetensors file, every rule checked.
+// Parses the header of a safetensors file and checks all rules of the format.
 #include "tpgm/io/safetensors.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ using json = nlohmann::json;
 
 constexpr size_t kMaxRank = 64;
 
-// Follows the parser through the header. Unlike a document tree, it takes no memory for what a header has no
-// place for, and it sees every key, also those that are there twice.
+// Receives the events of the JSON parser. Unlike a document tree, this takes no memory for unknown fields,
+// and it sees duplicate keys.
 class HeaderReader final : public nlohmann::json_sax<json> {
  public:
   HeaderReader(SafetensorsHeader& header, size_t data_begin, size_t file_size, MemoryBudget& budget)
@@ -38,7 +38,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
       name_ = key;
       require(key != kSafetensorsMetadata || !metadata_seen_, "the header has the key '{}' twice",
               kSafetensorsMetadata);
-      budget_.charge(6 * key.size() + 960);  // here and once it is in a Checkpoint
+      budget_.charge(6 * key.size() + 960);  // once here and once in a Checkpoint
     } else if (where_ == Where::kMetadata) {
       name_ = key;
       budget_.charge(2 * key.size() + 192);
@@ -130,7 +130,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   enum class Where { kNothing, kTop, kMetadata, kTensor };
   enum class Field { kDtype, kShape, kOffsets, kOther };
 
-  // Unknown fields of a tensor are passed over, as the reference implementation does.
+  // Unknown fields of a tensor are ignored, as in the reference implementation.
   bool skips() const { return skipped_ > 0 || (where_ == Where::kTensor && field_ == Field::kOther); }
   bool skip_into() {
     if (skips()) ++skipped_;
@@ -189,7 +189,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   NameGuard names_;
   Where where_ = Where::kNothing;
   Field field_ = Field::kOther;
-  size_t skipped_ = 0;  // how deep we are in what is passed over
+  size_t skipped_ = 0;  // depth in an ignored field
   bool in_array_ = false;
   bool metadata_seen_ = false;
   std::string name_;
@@ -198,7 +198,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   std::array<bool, 4> seen_{};
 };
 
-// The data of all tensors, in order: no overlap, no hole, nothing left.
+// Checks that the data of all tensors, in order, leaves no overlap, no gap and no rest.
 void check_coverage(SafetensorsHeader& header, std::string_view file, size_t data_begin,
                     MemoryBudget& budget) {
   std::vector<std::pair<std::string, TensorEntry>> sorted;
@@ -217,7 +217,7 @@ void check_coverage(SafetensorsHeader& header, std::string_view file, size_t dat
     covered = entry.offset + entry.size;
     const auto bytes = file.substr(entry.offset, entry.size);
     if (entry.dtype == at::kBool) budget.charge(bytes.size());
-    // Any other value in a bool is undefined behaviour for whoever reads it.
+    // Reading a bool with another value would be undefined behaviour.
     require(entry.dtype != at::kBool ||
                 std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; }),
             "'{}' is BOOL, but has bytes other than 0 and 1", printable(name));

@@ -1,4 +1,4 @@
-// safetensors as tensors: views of the map in one direction, a stream in the other.
+// safetensors files as tensors: reads views of the mapped file, writes through the streaming writer.
 #include <c10/util/Exception.h>
 
 #include <utility>
@@ -52,7 +52,7 @@ void save_safetensors(const NamedTensors& tensors, const std::filesystem::path& 
   }
   SafetensorsWriter writer(path, specs, metadata);
   for (size_t i = 0; i < specs.size(); ++i) {
-    // A lazy conjugate or negation is only a flag on the tensor; its bytes do not show it.
+    // Resolves lazy conjugation and negation, which are flags on the tensor and not in its bytes.
     const at::Tensor plain = tensors[i].value().detach().cpu().resolve_conj().resolve_neg().contiguous();
     writer.write(i, 0, plain.const_data_ptr(), plain.nbytes());
   }

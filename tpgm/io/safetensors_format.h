@@ -1,4 +1,4 @@
-// What the reader and the writer of safetensors both have to know.
+// Constants of the safetensors format, for its reader and its writer.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Writing of safetensors: plan the header, reserve the space, take the data as it comes, put the header
-// before it.
+// Writes safetensors: plans the header, allocates the space, takes the data in any order, and writes the
+// header last.
 #include "tpgm/io/safetensors_writer.h"
 
 #include <c10/util/Exception.h>
@@ -114,7 +114,7 @@ struct SafetensorsWriter::Impl {
                                     places[i].begin + places[i].size));
     }
     std::string text = fmt::format("{{{}}}", fmt::join(members, ","));
-    text.resize((text.size() + 7) / 8 * 8, ' ');  // the data behind it is then aligned for every dtype
+    text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data after it is aligned for every dtype
     return text;
   }
 
@@ -203,7 +203,7 @@ void SafetensorsWriter::prepare() {
 void SafetensorsWriter::commit() {
   Impl& impl = *impl_;
   prepare();
-  // While the shards change, no index may call old and new ones a whole.
+  // First, so that no index refers to a mix of old and new shards.
   if (!impl.index.empty()) std::filesystem::remove(impl.index);
   for (auto& shard : impl.shards) shard.file->commit();
   if (impl.index_file) impl.index_file->commit();

@@ -1,5 +1,5 @@
-// safetensors files, written as a stream: their tensors are announced first and come in pieces, in any order
-// and from any thread.
+// Writes safetensors files as a stream: the tensors are declared first, and their bytes follow in pieces, in
+// any order and from any thread.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -24,35 +24,36 @@ struct TensorSpec {
 
 /// One file, or several shards and their index.
 ///
-/// Nothing is visible before commit(). On failure an earlier file of the name is intact and nothing is left
-/// behind; only if a rename itself fails, new shards may be there, without an index. The bytes depend on
-/// names, values and metadata alone: in a file, wider dtypes come first, then names in byte order, as in the
-/// reference implementation, so that all data is aligned.
+/// Nothing is visible before commit(). After a failure an earlier file of the same name is intact, and
+/// nothing is left behind, except that new shards without an index may exist if a rename fails. The bytes
+/// depend only on names, values and metadata: within a file, tensors are sorted by dtype, wider ones first,
+/// then by name, as in the reference implementation, so that all data is aligned.
 class SafetensorsWriter {
  public:
-  /// Reserves the space on the disk; throws when there is not enough, when a name or dtype is one the format
-  /// cannot hold, and when the folder cannot be written to.
+  /// Allocates the space on the disk. Throws if there is not enough, if the format cannot hold a name or
+  /// dtype, or if the folder is not writable.
   ///
-  /// `shard_size` > 0 spreads the tensors, in the order given, over files of at most so many bytes of data
-  /// (a larger tensor has a file to itself): of "x.safetensors", "x-00001-of-00003.safetensors" and so on,
-  /// with "x.safetensors.index.json". What fits into one file is written as one, without an index.
+  /// `shard_size` > 0 spreads the tensors, in the given order, over files of at most so many bytes of data (a
+  /// larger tensor has a file of its own): "x.safetensors" becomes "x-00001-of-00003.safetensors" and so on,
+  /// with "x.safetensors.index.json". Tensors that fit into one file are written as one, without an index.
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<TensorSpec>& tensors,
                     const Metadata& metadata, int64_t shard_size = 0);
   ~SafetensorsWriter();
 
-  /// `size` bytes of a tensor (by its place in `tensors`), from its byte `offset` on. Thread-safe. Every byte
-  /// of every tensor has to be written once.
+  /// Writes `size` bytes of a tensor (by its index in `tensors`) at its byte `offset`. Thread-safe. Every
+  /// byte of every tensor must be written once.
   void write(size_t tensor, size_t offset, const void* data, size_t size);
-  /// Replaces the metadata, as long as the text is no longer than what the constructor was given: for what
-  /// is known only in the end.
+  /// Replaces the metadata, for values that are known only at the end. The text must not be longer than that
+  /// of the metadata that the constructor was given.
   void set_metadata(const Metadata& metadata);
-  /// Does all of commit() that nobody sees: checks that no bytes are missing, puts the header before them and
-  /// has the disk keep it all. For several outputs that should appear together.
+  /// The part of commit() that is not visible: checks that no bytes are missing, writes the headers and waits
+  /// until everything is on the disk. For several outputs that should appear together.
   void prepare();
-  /// Prepares, unless that is done, and renames: the shards, then their index. The last call on this object.
+  /// Calls prepare() if it was not called, and renames the shards, then their index. The last call on this
+  /// object.
   void commit();
 
-  /// The files that commit() makes.
+  /// The files that commit() creates.
   const std::vector<std::filesystem::path>& files() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// Reading of the index: its "weight_map" alone, the rest is passed over.
+// Parses the index: only its "weight_map", the rest is ignored.
 #include "tpgm/io/shard_index.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 using json = nlohmann::json;
 
-constexpr size_t kMaxFileName = 255;  // where there is a limit, it is this one
+constexpr size_t kMaxFileName = 255;  // the limit of file systems
 
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxFileName && name != "." && name != ".." &&
@@ -21,7 +21,7 @@ bool is_file_name(const std::string& name) {
          });
 }
 
-// Builds no document tree, so that no nesting costs memory.
+// Builds no document tree, so nesting takes no memory.
 class IndexReader final : public nlohmann::json_sax<json> {
  public:
   explicit IndexReader(MemoryBudget& budget) : budget_(budget) {}

@@ -1,4 +1,4 @@
-// State dictionaries: collected from a module, matched by name and copied into one.
+// State dicts: collects them from a module, matches names, and copies values into a module.
 #include "tpgm/io/state_dict.h"
 
 #include <c10/core/ScalarType.h>
@@ -19,7 +19,7 @@
 namespace tpgm {
 namespace {
 
-// What is loaded from: the words of an error message.
+// The origin of the tensors, in an error message.
 struct Source {
   const char* noun;
   std::string suffix;
@@ -32,7 +32,7 @@ bool matches(const std::string& glob, const std::string& name) {
 
 std::string shape_of(const at::Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ",")); }
 
-// `state` without what `exclude` matches; marks in `used` the globs that matched.
+// `state` without the names that `exclude` matches; marks in `used` the globs that matched.
 NamedTensors without(const NamedTensors& state, const std::vector<std::string>& exclude,
                      std::vector<bool>& used) {
   NamedTensors kept("Tensor");
@@ -48,7 +48,7 @@ NamedTensors without(const NamedTensors& state, const std::vector<std::string>& 
   return kept;
 }
 
-// Why `from` cannot be copied into `into`, or nothing.
+// The reason why `from` cannot be copied into `into`, or empty.
 std::string mismatch(const at::Tensor& from, const at::Tensor& into, const char* noun) {
   if (!from.defined()) return fmt::format("is undefined in the {}", noun);
   if (from.layout() != at::kStrided || from.is_quantized() || from.is_meta()) {
@@ -158,7 +158,7 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                   const std::vector<std::string>& exclude) try {
   Checkpoint checkpoint(path);
   if (!checkpoint.prefix().empty()) {
-    // The prefix may be the model's own and no wrapper's.
+    // The prefix may be part of the model's own names.
     const NamedTensors state = state_dict(module);
     const auto& names = checkpoint.names();
     if (std::any_of(names.begin(), names.end(),

@@ -1,4 +1,4 @@
-// Sizes of what a file describes.
+// Sizes of the tensors in a file.
 #include "tpgm/io/tensor_entry.h"
 
 #include <algorithm>

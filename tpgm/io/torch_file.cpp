@@ -1,4 +1,4 @@
-// From a file of PyTorch's to names and places: find the pickle, read it as data, unwrap the state dict.
+// Parses PyTorch files: finds the pickle, reads it as data, and unwraps the state dict.
 #include "tpgm/io/torch_file.h"
 
 #include <fmt/ranges.h>
@@ -23,14 +23,14 @@ using pickle::Text;
 using pickle::TorchHost;
 using pickle::Value;
 
-// The keys under which training scripts keep the state dict, the likeliest first.
+// The keys under which training scripts save the state dict, the most likely first.
 constexpr std::array<std::string_view, 9> kStateDictKeys{"state_dict", "model_state_dict", "model_state",
                                                          "model",      "module",           "net",
                                                          "network",    "weights",          "params"};
 constexpr size_t kMaxNesting = 8;
 constexpr size_t kMaxVisits = 1'000'000;
 constexpr size_t kMaxExpansion = size_t{32} << 20;  // bytes by which a tensor may exceed its file
-// The long that opens every file of torch.save's before 1.6.
+// The integer with which torch.save before 1.6 begins a file.
 constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
 constexpr int64_t kStreamProtocol = 1001;
 
@@ -81,7 +81,7 @@ TensorEntry place(const StoredTensor& tensor, const pickle::Storage& storage, co
   entry.offset = extent.offset + static_cast<size_t>(begin);
   entry.size = static_cast<size_t>(size);
   if (!is_contiguous(tensor)) entry.strides = tensor.strides;
-  // Only a size of 1 goes with a longer stride, which means nothing and would overflow what walks by it.
+  // A longer stride belongs to a size of 1, where it has no meaning; it could overflow index arithmetic.
   for (int64_t& stride : entry.strides) stride = std::min(stride, last + 1);
   return entry;
 }
@@ -91,7 +91,7 @@ void place_all(TorchFile& result, const Found& found, const TorchHost& host, con
   NameGuard names;
   for (const auto& [name, tensor] : found) {
     try {
-      // Here, and once it is in a Checkpoint.
+      // Once here and once in a Checkpoint.
       budget.charge(5 * name.size() + 16 * tensor->shape.size() + 640);
       names.add(name);
       require(!result.entries.contains(name), "the name is there twice");
@@ -165,7 +165,7 @@ class Unwrapper {
   const Dict* descend(const Dict* dict, const std::string& key) {
     std::string_view rest = key;
     while (!rest.empty()) {
-      // The key itself may have dots in it.
+      // The key itself may contain dots.
       size_t end = rest.size();
       const Value* inner = dict->find(rest);
       while (inner == nullptr && (end = rest.rfind('.', end - 1)) != std::string_view::npos && end > 0) {
@@ -200,7 +200,7 @@ class Unwrapper {
     });
   }
 
-  // Under string keys alone: an optimizer numbers its tensors.
+  // Only under string keys: the state of an optimizer has numbers as keys.
   bool has_tensors(const Dict& dict, size_t depth) const {
     if (has_direct_tensors(dict)) return true;
     if (depth == kMaxNesting) return false;
@@ -220,7 +220,7 @@ class Unwrapper {
         found_.emplace_back(name, tensor);
       } else if (text != nullptr && as_dict(value) != nullptr && depth < kMaxNesting &&
                  has_tensors(*as_dict(value), 0)) {
-        budget_.charge(2 * name.size());  // copies that stay until it returns
+        budget_.charge(2 * name.size());  // copies that live until this returns
         collect(*as_dict(value), name + ".", depth + 1);
       } else {
         skipped_.push_back(name);
@@ -323,8 +323,8 @@ TorchFile parse_archive(std::string_view file, const std::string& key, MemoryBud
   return result;
 }
 
-// Five pickles (a magic number, the protocol, the writer's machine, the object, the storages' keys), then the
-// storages in the order of the keys, each behind its number of elements.
+// Five pickles (a magic number, the protocol, the writing machine, the object, the keys of the storages),
+// then the storages in the order of the keys, each after its number of elements.
 TorchFile parse_stream(std::string_view file, const std::string& key, MemoryBudget& budget) {
   pickle::Heap heap(budget);
   TorchHost host;

@@ -1,4 +1,4 @@
-// What a name in one of PyTorch's pickles means. Nothing is looked up anywhere but in the tables below.
+// The meaning of names in PyTorch's pickles. They are looked up only in the tables below.
 #include "tpgm/io/torch_pickle.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace {
 enum Tag { kNothing, kStorage, kTensor, kScript };
 
 constexpr size_t kMaxRank = 64;
-constexpr size_t kMaxKey = 1024;  // bytes of a storage's key, which is a number in files of PyTorch's
+constexpr size_t kMaxKey = 1024;  // bytes of a storage's key, which is a number in real files
 
-// Rebuilt from a storage, a place in it, sizes and strides.
+// Functions that make a tensor from a storage, an offset, sizes and strides.
 constexpr std::array<std::string_view, 3> kTensors{
     "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3"};
-// Stand for their first argument.
+// Functions that return their first argument.
 constexpr std::array<std::string_view, 8> kWrappers{
     "torch._utils._rebuild_parameter",  "torch._utils._rebuild_parameter_with_state",
     "torch.jit._pickle.build_intlist",  "torch.jit._pickle.build_tensorlist",
@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 4> kDicts{"collections.OrderedDict", "col
                                                  "builtins.dict", "__builtin__.dict"};
 constexpr std::array<std::string_view, 4> kSets{"builtins.set", "__builtin__.set", "builtins.frozenset",
                                                 "__builtin__.frozenset"};
-// Mentioned or passed over; of no interest, and harmless as long as nobody runs them.
+// Ignored names: their objects are opaque here, and their code is never run.
 constexpr std::array<std::string_view, 32> kInert{"torch.Tensor",
                                                   "torch.nn.parameter.Parameter",
                                                   "torch.nn.parameter.Buffer",
@@ -162,16 +162,16 @@ Value TorchHost::call(Heap& heap, const Global& function, const Sequence& argume
   if (has(kDicts, name)) {
     Dict* result = heap.dict();
     if (arguments.items.empty() || !std::holds_alternative<Sequence*>(arguments.items.back())) return result;
-    for (const Value& pair : std::get<Sequence*>(arguments.items.back())->items) {  // Python 2's way
+    for (const Value& pair : std::get<Sequence*>(arguments.items.back())->items) {  // as Python 2 writes it
       auto* const* item = std::get_if<Sequence*>(&pair);
       require(item != nullptr, "byte {}: expected pairs of key and value", offset);
-      if ((*item)->items.size() != 2) continue;  // a number, which lists have dropped
+      if ((*item)->items.size() != 2) continue;  // a number, which unpickle() drops from lists
       heap.budget().charge(4 * sizeof(Value));
       result->items.emplace_back((*item)->items[0], (*item)->items[1]);
     }
     return result;
   }
-  if (has(kSets, name)) return heap.sequence(Sequence::Kind::kSet);  // sets hold nothing we look for
+  if (has(kSets, name)) return heap.sequence(Sequence::Kind::kSet);  // sets contain no tensors
   Object* object = heap.object(function);
   if (script_ && is_script(function)) object->tag = kScript;
   return object;

@@ -1,4 +1,4 @@
-// The names that PyTorch's pickles use, and what they stand for: tensors, storages, parameters, containers.
+// The objects in PyTorch's pickles: tensors, storages, parameters and containers.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,12 +11,12 @@
 
 namespace tpgm::pickle {
 
-/// A run of elements whose bytes lie elsewhere in the file, under a key.
+/// A storage, whose bytes are elsewhere in the file, under a key.
 struct Storage {
   at::ScalarType dtype;
   std::string key;
   int64_t numel;      ///< of the storage as it was saved
-  int64_t first = 0;  ///< element at which it begins, for a view into another storage (old files)
+  int64_t first = 0;  ///< its first element, for a view of another storage (old files)
 };
 
 struct StoredTensor {
@@ -26,12 +26,12 @@ struct StoredTensor {
   std::vector<int64_t> shape, strides;
 };
 
-/// Knows what torch.save and torch.jit.save write of a state dict, and refuses everything else by name.
-/// Besides, some records that training scripts keep beside it (argparse.Namespace, NumPy's scalars, paths)
-/// are passed over: they become objects without a meaning, and nothing of theirs is run.
+/// Knows the names that torch.save and torch.jit.save write for a state dict, and refuses all others. Some
+/// records that training scripts save beside it (argparse.Namespace, NumPy's scalars, paths) are ignored:
+/// they become opaque objects, and none of their code is run.
 class TorchHost final : public PickleHost {
  public:
-  /// `script`: classes of a TorchScript archive (__torch__.*) are known as well.
+  /// `script`: also knows the classes of a TorchScript archive (__torch__.*).
   explicit TorchHost(bool script = false) : script_(script) {}
 
   void mention(const Global& global, size_t offset) override;
@@ -39,9 +39,9 @@ class TorchHost final : public PickleHost {
   Value persistent(Heap& heap, const Value& id, size_t offset) override;
 
   const std::vector<Storage>& storages() const noexcept { return storages_; }
-  /// The tensor that the value is, or null.
+  /// The value as a tensor; null if it is none.
   const StoredTensor* tensor(const Value& value) const;
-  /// The instance of a TorchScript class that the value is, or null.
+  /// The value as an instance of a TorchScript class; null if it is none.
   const Object* script_object(const Value& value) const;
 
  private:

@@ -1,4 +1,4 @@
-// A scripted module's attributes, walked in order; a class's source says which of them are parameters.
+// Walks the attributes of a scripted module in order; the source of its class lists which are parameters.
 #include "tpgm/io/torch_script.h"
 
 namespace tpgm {
@@ -52,7 +52,7 @@ class Walker {
   void walk(const pickle::Object& module, size_t depth) {
     require(depth < kMaxDepth, "its modules are nested more than {} deep", kMaxDepth);
     if (module.state == nullptr) return;
-    // A module may be there under many names, and its own children too.
+    // A module may have many names, and so may its children.
     visits_ += module.state->items.size();
     require(visits_ < kMaxVisits, "it has more than {} modules and attributes", kMaxVisits);
     const ScriptClass& type = class_of(module.type);
@@ -80,7 +80,7 @@ class Walker {
  private:
   // "__torch__.torch.nn.modules.conv.Conv2d" is in code/__torch__/torch/nn/modules/conv.py.
   const ScriptClass& class_of(const pickle::Global& type) {
-    // It is looked up for every attribute.
+    // Cached, because every attribute looks it up.
     require(type.module.size() + type.name.size() <= kMaxName, "a class's name has more than {} bytes",
             kMaxName);
     auto [file, fresh] = files_.try_emplace(type.module);
@@ -105,7 +105,7 @@ class Walker {
   const ZipArchive& archive_;
   std::string code_;
   MemoryBudget& budget_;
-  std::string prefix_;  // one for all depths: their sum could be large
+  std::string prefix_;  // one string for all depths, because the sum of their lengths could be large
   size_t visits_ = 0;
   std::unordered_map<std::string, std::unordered_map<std::string, ScriptClass>> files_;
 };

@@ -1,5 +1,5 @@
-// Which tensors of a TorchScript archive are its state: its classes say so in source text, which is searched,
-// never run.
+// Finds the state dict of a TorchScript archive. Which attributes are parameters and buffers follows from the
+// source text of its classes, which is searched, never run.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// Zip's directory: the end record, the central directory, then a record's own header when it is wanted.
+// Reads zip archives: the end record, the central directory, and the header of a record when it is used.
 #include "tpgm/io/zip.h"
 
 #include <zlib.h>
@@ -35,7 +35,7 @@ void expect(Cursor& cursor, uint32_t signature, const char* what) {
   require(cursor.number<uint32_t>(what) == signature, "byte {}: expected {} of the zip archive", at, what);
 }
 
-// The end record is the last thing in the file, save for a comment whose length it states.
+// The end record is at the end of the file, followed only by a comment whose length it contains.
 size_t find_end(std::string_view file) {
   require(file.size() >= kEndSize, "the file has {} bytes, too few for a zip archive", file.size());
   const size_t last = file.size() - kEndSize;
@@ -58,7 +58,7 @@ Directory read_directory(std::string_view file) {
   const auto offset = cursor.number<uint32_t>("the directory's offset");
   Directory directory{records, size, offset};
   size_t directory_end = end;
-  // PyTorch writes the 64-bit end record into every archive, and then also when nothing needs it.
+  // PyTorch writes a 64-bit end record into every archive, whether it is needed or not.
   const bool locator =
       end >= kLocatorSize &&
       Cursor(file.substr(end - kLocatorSize)).number<uint32_t>("the zip64 locator") == kEnd64Locator;
@@ -81,7 +81,7 @@ Directory read_directory(std::string_view file) {
   return directory;
 }
 
-// Sizes and offsets beyond 32 bits stand in an extra field, those that need it and only those.
+// Sizes and offsets beyond 32 bits are in an extra field, which has only those that need it.
 void read_zip64(std::string_view extra, size_t position, uint64_t& inflated, uint64_t& size,
                 uint64_t& header) {
   Cursor cursor(extra, position);
@@ -105,7 +105,7 @@ ZipArchive::ZipArchive(std::string_view file, MemoryBudget& budget) : file_(file
   const Directory directory = read_directory(file);
   Cursor cursor(file.substr(directory.offset, directory.size), directory.offset);
   NameGuard names;
-  std::vector<std::pair<size_t, size_t>> extents;  // of the records, as far as the directory tells
+  std::vector<std::pair<size_t, size_t>> extents;  // end of the records according to the directory
   for (uint64_t i = 0; i < directory.records; ++i) {
     budget.charge(256);
     const size_t at = cursor.position();

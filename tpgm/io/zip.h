@@ -1,4 +1,4 @@
-// The directory of a zip archive, as PyTorch writes it: records found by name, read where they lie.
+// Reads zip archives as PyTorch writes them: records by name, without copies.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ struct ZipRecord {
   bool compressed = false;  ///< deflate
 };
 
-/// Reads the central directory (zip and zip64) and refuses what no writer makes: duplicate names, records
-/// that overlap or leave the file, encryption, other compressions. Checksums are not looked at: PyTorch can
-/// be told not to write them. Views the `file`, which has to outlive it.
+/// Reads the central directory (zip and zip64). Refuses duplicate names, records that overlap or leave the
+/// file, encryption and compression other than deflate. Checksums are not verified, because PyTorch can omit
+/// them. Refers to the bytes of `file`, which must outlive it.
 class ZipArchive {
  public:
   ZipArchive(std::string_view file, MemoryBudget& budget);
@@ -28,9 +28,9 @@ class ZipArchive {
   const std::unordered_map<std::string_view, ZipRecord>& records() const noexcept { return records_; }
   bool contains(std::string_view name) const { return records_.contains(name); }
 
-  /// Where the bytes of a record are; Malformed if there is none or it is compressed.
+  /// The bytes of a record, without a copy; Malformed if there is none or it is compressed.
   std::string_view stored(std::string_view name) const;
-  /// Its bytes, inflated if need be; Malformed beyond `limit` bytes.
+  /// The bytes of a record, decompressed if necessary; Malformed if there are more than `limit`.
   std::string text(std::string_view name, size_t limit) const;
 
  private:

@@ -1,8 +1,8 @@
-// The maps' kernels on CUDA.
+// BatchNorm, ReLU and pooling on CUDA.
 //
-// A thread has 16 bytes of channels for its own and walks over pixels, so that what belongs to a channel
-// stays in its registers. All blocks walk side by side from one end of the map to the other; the second walk
-// over a map goes the other way, because what the first read last is still in the cache.
+// A thread owns 16 bytes of channels and walks over pixels, so that parameters and sums of channels stay in
+// its registers. All blocks walk together from one end of the feature maps to the other. The second pass over
+// a feature map walks backwards, because what the first pass read last is still in the cache.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -17,17 +17,17 @@ namespace tpgm::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kReduceBlocks = 3, kBlocks = 4;  // on one multiprocessor
-constexpr int kLanes = 32;                     // threads side by side along the channels, at most
+constexpr int kReduceBlocks = 3, kBlocks = 4;  // per multiprocessor
+constexpr int kLanes = 32;                     // the most threads along the channels
 
 struct Shape {
   int rows;    // pixels of all images
   int groups;  // vectors of channels
-  int lanes;   // threads side by side
+  int lanes;   // threads along the channels
   int height, width;
 };
 
-// Where a thread works: its vector of channels, and its pixels first, first + step, ...
+// The work of a thread: a vector of channels, and the pixels first, first + step, ...
 struct Place {
   int group, first, step;
   bool works;
@@ -60,7 +60,7 @@ __device__ T as(float value) {
   return static_cast<T>(value);
 }
 
-// Per-channel numbers of a thread's vector.
+// Loads the parameters of a thread's channels.
 template <int kWidth>
 __device__ void load_channels(float (&to)[kWidth], const float* from, int group) {
 #pragma unroll
@@ -88,7 +88,7 @@ __device__ void affine(const ChannelParameters& norm, int group, float (&scale)[
   }
 }
 
-// Sums over the rows of a block, written as the block's part: parts[chunk][which][channel].
+// Adds the sums of all threads of a block and writes them to parts[block][which][channel].
 template <int kWidth>
 __device__ void write_part(float (&sums)[kWidth], const Shape& shape, const Place& place, float* parts,
                            int which) {
@@ -110,7 +110,7 @@ __device__ void write_part(float (&sums)[kWidth], const Shape& shape, const Plac
   }
 }
 
-// use(row, load_row(row)) for all rows of a thread, kUnroll at a time so that their loads overlap.
+// Calls use(row, load_row(row)) for all rows of a thread, kUnroll at a time so that their loads overlap.
 template <int kUnroll, bool kBackwards, class Load, class Use>
 __device__ void walk(int rows, const Place& place, Load load_row, Use use) {
   if (!place.works) return;
@@ -126,8 +126,8 @@ __device__ void walk(int rows, const Place& place, Load load_row, Use use) {
   for (; i < rows; i += place.step) use(at(i), load_row(at(i)));
 }
 
-// Sums of x − x₀ and (x − x₀)², x₀ the channel's first: the variance is small beside the mean's square in
-// some maps, and would drown in it.
+// Sums of x − x₀ and (x − x₀)², with x₀ the first value of the channel. Without x₀ the variance would be lost
+// to rounding in feature maps with a large mean.
 template <class T>
 __global__ void __launch_bounds__(kThreads, kReduceBlocks)
     statistics_kernel(const T* x, Shape shape, float* parts) {
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
 
 constexpr int kFinishChannels = 32, kFinishParts = 32;
 
-// The two sums of a channel over all chunks, in every thread of the channel with part 0.
+// The two sums of a channel over all blocks, in the threads with part 0.
 __device__ double2 sum_parts(const float* parts, int chunks, int channels, int channel) {
   __shared__ double2 shared[kFinishParts][kFinishChannels];
   double2 total{0, 0};
@@ -255,7 +255,7 @@ struct alignas(kWidth) Bytes {
   uint8_t at[kWidth];
 };
 
-constexpr uint8_t kNoPixel = 255;  // nothing in a window was above zero
+constexpr uint8_t kNoPixel = 255;  // no value in a window was above zero
 
 // `shape` is the pooled map's; height and width those of x.
 template <class T, Pool kPool>
@@ -275,7 +275,7 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
 #pragma unroll
     for (int k = 0; k < kSide * kSide; ++k) {
       const int h = line * 2 - kPad + k / kSide, w = column * 2 - kPad + k % kSide;
-      // A pixel outside stands in for one inside, which changes no maximum.
+      // A pixel outside of the feature map is replaced by one inside, which does not change the maximum.
       const int inside = (image * height + min(max(h, 0), height - 1)) * width + min(max(w, 0), width - 1);
       loaded[k] = load(x, shape, inside, place.group);
     }
@@ -311,13 +311,13 @@ __global__ void __launch_bounds__(kThreads, kReduceBlocks)
   }
 }
 
-// How the gradient before the ReLU follows from that of y.
+// How the gradient of the ReLU's input follows from that of y.
 enum class Undo {
   kNothing,  // there is no ReLU
-  kSign,     // ReLU of norm(x), computed again
-  kTrace,    // bits that say where the sum was positive
-  kMax,      // ReLU and max-pool: bytes that say which pixel was the largest
-  kMean,     // ReLU and mean-pool: the sign again
+  kSign,     // ReLU: the sign of norm(x), computed again
+  kTrace,    // addition and ReLU: a bit per element, set where the sum was positive
+  kMax,      // ReLU and max pooling: a byte per element of y, the place of the largest pixel
+  kMean,     // ReLU and mean pooling: the sign of norm(x), computed again
 };
 
 struct Gradient {
@@ -325,7 +325,7 @@ struct Gradient {
   const uint8_t* trace;
 };
 
-// The sum of both gradients of y at a pixel of y, as it was when there was one tensor for it.
+// dy + dy_second at a pixel of y, rounded as if the sum were stored as a tensor.
 template <class T>
 __device__ Vector<T> both_gradients(const Gradient& from, const Shape& shape, int row, int group) {
   auto sum = load(static_cast<const T*>(from.dy), shape, row, group);
@@ -340,19 +340,19 @@ __device__ Vector<T> both_gradients(const Gradient& from, const Shape& shape, in
 template <Undo kUndo>
 constexpr bool kPooled = kUndo == Undo::kMax || kUndo == Undo::kMean;
 
-// Pixels of x that a thread takes at a time: one, or the 2×2 that see the same windows.
+// The pixels of x that a thread processes at a time: one, or the 2×2 that are in the same windows.
 template <Undo kUndo>
 constexpr int kCell = kPooled<kUndo> ? 4 : 1;
 
 template <class T, Undo kUndo>
 struct Cell {
-  Vector<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient behind the ReLU
+  Vector<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient of the ReLU's output
   int pixel[kCell<kUndo>];                            // -1: outside of the map
   unsigned positive;
 };
 
-// For kMax: the gradients of the windows at (line, column) and its neighbours below and to the right, each
-// to the pixel that was its largest.
+// For kMax: adds the gradients of the window at (line, column) and of its neighbours below and to the right,
+// each to the pixel that was the largest of its window.
 template <class T>
 __device__ void scatter_windows(const Gradient& from, const Shape& shape, int image, int line, int column,
                                 int group, Vector<T> (&to)[4]) {
@@ -372,7 +372,7 @@ __device__ void scatter_windows(const Gradient& from, const Shape& shape, int im
       for (int p = i; p < 2; ++p) {
 #pragma unroll
         for (int q = j; q < 2; ++q) {
-          const int mine = (p - 2 * i + 1) * 3 + q - 2 * j + 1;  // the pixel's place in this window
+          const int mine = (p - 2 * i + 1) * 3 + q - 2 * j + 1;  // the place of the pixel in this window
 #pragma unroll
           for (int k = 0; k < kWidth; ++k)
             sum[p * 2 + q][k] += where.at[k] == mine ? as_float(gradient.at[k]) : 0.f;
@@ -387,7 +387,7 @@ __device__ void scatter_windows(const Gradient& from, const Shape& shape, int im
   }
 }
 
-// kX: with x, which not all need.
+// kX: load x, too.
 template <class T, Undo kUndo, bool kX = true>
 __device__ Cell<T, kUndo> load_cell(const T* x, const Gradient& from, const Shape& shape, int cell,
                                     int group) {
@@ -434,12 +434,12 @@ __device__ bool passes(unsigned positive, int j, float x, float scale, float shi
 }
 
 template <Undo kUndo>
-constexpr int kBackwardBlocks = kPooled<kUndo> ? 2 : kReduceBlocks;  // on one multiprocessor
+constexpr int kBackwardBlocks = kPooled<kUndo> ? 2 : kReduceBlocks;  // per multiprocessor
 template <Undo kUndo>
 constexpr int kBackwardUnroll = kPooled<kUndo> ? 1 : 2;
 
 enum class NormIs {
-  kOfBatch,  // with the batch's statistics
+  kOfBatch,  // with the statistics of the batch
   kOfConstants,
   kShift,  // x + bias
 };
@@ -447,9 +447,8 @@ enum class NormIs {
 template <Undo kUndo, NormIs kNorm>
 constexpr bool kReadsX = kNorm != NormIs::kShift || kUndo == Undo::kSign || kUndo == Undo::kMean;
 
-// Sums of the gradient before the ReLU, and of its products with x − mean (not for kShift). Writes that
-// gradient where there is a residual, whose it is, and with constant statistics also dx; for kShift it is
-// dx. `cells` are what is walked over.
+// Sums g, the gradient of the ReLU's input, and g · (x − mean) (not for kShift) over all `cells`. Writes g to
+// dresidual if there is a residual; with constant statistics it also writes dx, which is g for kShift.
 template <class T, Undo kUndo, NormIs kNorm>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
     sums_kernel(const T* x, Gradient from, Shape shape, int cells, ChannelParameters norm, T* dresidual,
@@ -491,8 +490,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
   if constexpr (kNorm != NormIs::kShift) write_part(products, shape, place, parts, 1);
 }
 
-// dx = scale · (g − mean g − (x − mean) · mean(g · x̂) / σ), g the gradient before the ReLU. After kTrace it
-// was written, and is read as it is.
+// dx = scale · (g − mean g − (x − mean) · mean(g · x̂) / σ), with g the gradient of the ReLU's input. With a
+// residual (kTrace), sums_kernel has written g, and this reads it.
 template <class T, Undo kUndo>
 __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
     backward_kernel(const T* x, Gradient from, Shape shape, int cells, ChannelParameters norm,
@@ -500,15 +499,15 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
   constexpr int kWidth = kVector<T>;
   const Place place = place_of(shape);
   if (!place.works) return;
-  float scale[kWidth], shift[kWidth], slope[kWidth], constant[kWidth];
+  float scale[kWidth], shift[kWidth], factor[kWidth], constant[kWidth];
   affine(norm, place.group, scale, shift);
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) {
     const int channel = place.group * kWidth + j;
     const float inverse = rsqrtf(__ldg(norm.variance + channel) + norm.eps);
     const float per_row = 1.f / static_cast<float>(shape.rows);
-    slope[j] = -scale[j] * inverse * dweight[channel] * per_row;
-    constant[j] = -scale[j] * dbias[channel] * per_row - slope[j] * __ldg(norm.mean + channel);
+    factor[j] = -scale[j] * inverse * dweight[channel] * per_row;
+    constant[j] = -scale[j] * dbias[channel] * per_row - factor[j] * __ldg(norm.mean + channel);
   }
   walk<kBackwardUnroll<kUndo>, false>(
       cells, place, [&](int cell) { return load_cell<T, kUndo>(x, from, shape, cell, place.group); },
@@ -523,7 +522,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
             const float g = passes<kUndo>(cell.positive, j, at, scale[j], shift[j])
                                 ? as_float(cell.gradient[k].at[j])
                                 : 0.f;
-            result.at[j] = as<T>(fmaf(scale[j], g, fmaf(slope[j], at, constant[j])));
+            result.at[j] = as<T>(fmaf(scale[j], g, fmaf(factor[j], at, constant[j])));
           }
           store(dx, shape, cell.pixel[k], place.group, result);
         }
@@ -572,8 +571,8 @@ __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T
   }
 }
 
-// A thread makes one pixel of y, `lines` × `columns` in an image. The lines of x that it reads are its
-// neighbours' too, and come from the cache.
+// A thread computes one of the `lines` × `columns` pixels of y in an image. Neighbouring threads read the
+// same lines of x, which are in the cache.
 template <class From, int kFrom>
 __global__ void __launch_bounds__(kThreads)
     space_to_depth_kernel(const From* x, int height, int width, int front, int lines, int columns,
@@ -598,13 +597,13 @@ __global__ void __launch_bounds__(kThreads)
 
 int64_t vector(DType dtype) { return dtype == DType::kBFloat16 ? 8 : 4; }
 
-Shape shape_of(const NormMap& map) {
+Shape shape_of(const FeatureMap& map) {
   const auto groups = static_cast<int>(map.channels / vector(map.dtype));
   return {static_cast<int>(map.pixels()), groups, std::min(groups, kLanes), static_cast<int>(map.height),
           static_cast<int>(map.width)};
 }
 
-Shape pooled_shape(const NormMap& map, Pool pool) {
+Shape pooled_shape(const FeatureMap& map, Pool pool) {
   Shape shape = shape_of(map);
   const int more = pool == Pool::kMax ? 1 : 0;
   shape.height = (shape.height + more) / 2;
@@ -613,7 +612,7 @@ Shape pooled_shape(const NormMap& map, Pool pool) {
   return shape;
 }
 
-// Blocks that fill the device, but no more than there is work for.
+// Enough blocks to fill the device, but no more than there is work for.
 dim3 grid_of(const Shape& shape, int rows, int blocks_each) {
   const int tiles = (shape.groups + shape.lanes - 1) / shape.lanes;
   const int at_once = kThreads / shape.lanes;
@@ -622,7 +621,7 @@ dim3 grid_of(const Shape& shape, int rows, int blocks_each) {
   return {static_cast<unsigned>(tiles), static_cast<unsigned>(std::max(1, chunks)), 1};
 }
 
-dim3 finish_grid(const NormMap& map) {
+dim3 finish_grid(const FeatureMap& map) {
   return {static_cast<unsigned>((map.channels + kFinishChannels - 1) / kFinishChannels), 1, 1};
 }
 
@@ -632,7 +631,7 @@ ChannelParameters parameters_of(const BatchNormParameters& norm) {
           static_cast<float>(norm.eps)};
 }
 
-// call(T{}) with the maps' type.
+// Calls call(T{}) with the type of the feature maps.
 template <class Call>
 void with_type(DType dtype, Call call) {
   if (dtype == DType::kBFloat16)
@@ -643,17 +642,17 @@ void with_type(DType dtype, Call call) {
     throw std::runtime_error("[tpgm] BatchNorm on CUDA takes bfloat16 and float32 maps");
 }
 
-int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const FeatureMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels / vector(map.dtype) : 0;
 }
 
-int64_t scratch_bytes(const NormMap& map) {
+int64_t scratch_bytes(const FeatureMap& map) {
   return static_cast<int64_t>(grid_of(shape_of(map), static_cast<int>(map.pixels()), kReduceBlocks).y) * 2 *
          map.channels * static_cast<int64_t>(sizeof(float));
 }
 
-void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running,
+void statistics(const FeatureMap& map, const void* x, void* mean, void* variance, const Running& running,
                 void* scratch, void* stream) {
   const Shape shape = shape_of(map);
   const dim3 grid = grid_of(shape, shape.rows, kReduceBlocks);
@@ -669,7 +668,7 @@ void statistics(const NormMap& map, const void* x, void* mean, void* variance, c
   check_launch();
 }
 
-void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
+void forward(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call, void* stream) {
   const Shape shape = shape_of(map);
   const ChannelParameters parameters = parameters_of(norm);
   auto* on = static_cast<cudaStream_t>(stream);
@@ -696,7 +695,7 @@ void forward(const NormMap& map, const BatchNormParameters& norm, const NormForw
 }
 
 template <class T, Undo kUndo>
-void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBackward& call, float* parts,
+void backward_of(const FeatureMap& map, const ChannelParameters& norm, const NormBackward& call, float* parts,
                  cudaStream_t stream) {
   const Shape shape = shape_of(map);
   const int cells = kPooled<kUndo>
@@ -722,7 +721,7 @@ void backward_of(const NormMap& map, const ChannelParameters& norm, const NormBa
   check_launch();
 }
 
-void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
+void backward(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call, void* scratch,
               void* stream) {
   const ChannelParameters parameters = parameters_of(norm);
   auto* parts = static_cast<float*>(scratch);
@@ -737,7 +736,7 @@ void backward(const NormMap& map, const BatchNormParameters& norm, const NormBac
   });
 }
 
-void mean_pool(const NormMap& map, const void* x, void* y, void* stream) {
+void mean_pool(const FeatureMap& map, const void* x, void* y, void* stream) {
   const Shape shape = shape_of(map), small = pooled_shape(map, Pool::kMean);
   with_type(map.dtype, [&](auto type) {
     using T = decltype(type);
@@ -748,7 +747,7 @@ void mean_pool(const NormMap& map, const void* x, void* y, void* stream) {
   check_launch();
 }
 
-void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void* stream) {
+void mean_pool_backward(const FeatureMap& map, const void* dy, void* dx, void* stream) {
   const Shape shape = shape_of(map);
   with_type(map.dtype, [&](auto type) {
     using T = decltype(type);

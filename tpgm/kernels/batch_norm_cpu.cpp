@@ -1,4 +1,4 @@
-// The maps' kernels in plain loops: what the CUDA kernels are compared with.
+// BatchNorm, ReLU and pooling as plain loops: the oracle for CUDA.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace tpgm::kernels {
 namespace {
 
-constexpr uint8_t kNoPixel = 255;  // nothing in a window was above zero
+constexpr uint8_t kNoPixel = 255;  // no value in a window was above zero
 
 template <class T>
 struct Channels {
@@ -29,9 +29,10 @@ struct Channels {
   }
 };
 
-// The pixels of a window that lie inside the map: visit(pixel's index, its place in the window).
+// Calls visit(index of the pixel, its place in the window) for the pixels of a window that are inside the
+// feature map.
 template <class Visit>
-void for_window(const NormMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
+void for_window(const FeatureMap& map, Pool pool, int64_t image, int64_t line, int64_t column, Visit visit) {
   const int64_t side = pool == Pool::kMax ? 3 : 2, pad = pool == Pool::kMax ? 1 : 0;
   for (int64_t k = 0; k < side * side; ++k) {
     const int64_t h = 2 * line - pad + k / side, w = 2 * column - pad + k % side;
@@ -40,9 +41,9 @@ void for_window(const NormMap& map, Pool pool, int64_t image, int64_t line, int6
   }
 }
 
-// visit(index of the pooled pixel, image, line, column) for all pixels of the pooled map.
+// Calls visit(index, image, line, column) for all pixels of the pooled feature map.
 template <class Visit>
-void for_pooled(const NormMap& map, Pool pool, Visit visit) {
+void for_pooled(const FeatureMap& map, Pool pool, Visit visit) {
   const int64_t more = pool == Pool::kMax ? 1 : 0;
   const int64_t height = (map.height + more) / 2, width = (map.width + more) / 2;
   int64_t index = 0;
@@ -53,7 +54,7 @@ void for_pooled(const NormMap& map, Pool pool, Visit visit) {
 }
 
 template <class T>
-void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const Running& running) {
+void statistics_of(const FeatureMap& map, const T* x, T* mean, T* variance, const Running& running) {
   const auto count = static_cast<double>(map.pixels());
   for (int64_t c = 0; c < map.channels; ++c) {
     double sum = 0, squares = 0;
@@ -76,7 +77,7 @@ void statistics_of(const NormMap& map, const T* x, T* mean, T* variance, const R
 }
 
 template <class T>
-void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormForward& call) {
+void forward_of(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call) {
   const Channels<T> channels(norm);
   const auto *x = static_cast<const T*>(call.x), *residual = static_cast<const T*>(call.residual);
   auto* y = static_cast<T*>(call.y);
@@ -108,9 +109,10 @@ void forward_of(const NormMap& map, const BatchNormParameters& norm, const NormF
   });
 }
 
-// The gradient before the ReLU.
+// The gradient of the ReLU's input.
 template <class T>
-std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const NormBackward& call) {
+std::vector<T> relu_input_gradient(const FeatureMap& map, const Channels<T>& channels,
+                                   const NormBackward& call) {
   const auto *x = static_cast<const T*>(call.x), *dy = static_cast<const T*>(call.dy),
              *second = static_cast<const T*>(call.dy_second);
   const int64_t n = map.channels;
@@ -139,12 +141,12 @@ std::vector<T> undone(const NormMap& map, const Channels<T>& channels, const Nor
 }
 
 template <class T>
-void backward_of(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call) {
+void backward_of(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call) {
   const Channels<T> channels(norm);
   const auto* x = static_cast<const T*>(call.x);
   auto* dx = static_cast<T*>(call.dx);
   const int64_t n = map.channels, rows = map.pixels();
-  const auto gradient = undone(map, channels, call);
+  const auto gradient = relu_input_gradient(map, channels, call);
   if (call.dresidual) std::copy(gradient.begin(), gradient.end(), static_cast<T*>(call.dresidual));
   if (!channels.weight) {
     if (dx) std::copy(gradient.begin(), gradient.end(), dx);
@@ -175,7 +177,7 @@ void backward_of(const NormMap& map, const BatchNormParameters& norm, const Norm
 }
 
 template <class T>
-void mean_pool_of(const NormMap& map, const T* x, T* y) {
+void mean_pool_of(const FeatureMap& map, const T* x, T* y) {
   const int64_t n = map.channels;
   for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
     std::fill_n(y + index * n, n, T(0));
@@ -186,9 +188,9 @@ void mean_pool_of(const NormMap& map, const T* x, T* y) {
 }
 
 template <class T>
-void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
+void mean_pool_backward_of(const FeatureMap& map, const T* dy, T* dx) {
   const int64_t n = map.channels;
-  std::fill_n(dx, map.pixels() * n, T(0));  // an odd map's last line and column are in no window
+  std::fill_n(dx, map.pixels() * n, T(0));  // if sizes are odd, the last line and column are in no window
   for_pooled(map, Pool::kMean, [&](int64_t index, int64_t image, int64_t line, int64_t column) {
     for_window(map, Pool::kMean, image, line, column, [&](int64_t pixel, uint8_t) {
       for (int64_t c = 0; c < n; ++c) dx[pixel * n + c] = dy[index * n + c] / 4;
@@ -198,37 +200,38 @@ void mean_pool_backward_of(const NormMap& map, const T* dy, T* dx) {
 
 int64_t vector(DType) { return 1; }
 
-int64_t trace_bytes(const NormMap& map, bool residual, Pool pool) {
+int64_t trace_bytes(const FeatureMap& map, bool residual, Pool pool) {
   if (pool == Pool::kMax) return map.images * ((map.height + 1) / 2) * ((map.width + 1) / 2) * map.channels;
   return residual ? map.pixels() * map.channels : 0;
 }
 
-int64_t scratch_bytes(const NormMap&) { return 0; }
+int64_t scratch_bytes(const FeatureMap&) { return 0; }
 
-void statistics(const NormMap& map, const void* x, void* mean, void* variance, const Running& running, void*,
-                void*) {
+void statistics(const FeatureMap& map, const void* x, void* mean, void* variance, const Running& running,
+                void*, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     statistics_of(map, static_cast<const T*>(x), static_cast<T*>(mean), static_cast<T*>(variance), running);
   });
 }
 
-void forward(const NormMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
+void forward(const FeatureMap& map, const BatchNormParameters& norm, const NormForward& call, void*) {
   with_float_or_double(map.dtype, [&](auto type) { forward_of<decltype(type)>(map, norm, call); });
 }
 
-void backward(const NormMap& map, const BatchNormParameters& norm, const NormBackward& call, void*, void*) {
+void backward(const FeatureMap& map, const BatchNormParameters& norm, const NormBackward& call, void*,
+              void*) {
   with_float_or_double(map.dtype, [&](auto type) { backward_of<decltype(type)>(map, norm, call); });
 }
 
-void mean_pool(const NormMap& map, const void* x, void* y, void*) {
+void mean_pool(const FeatureMap& map, const void* x, void* y, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_of(map, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
-void mean_pool_backward(const NormMap& map, const void* dy, void* dx, void*) {
+void mean_pool_backward(const FeatureMap& map, const void* dy, void* dx, void*) {
   with_float_or_double(map.dtype, [&](auto type) {
     using T = decltype(type);
     mean_pool_backward_of(map, static_cast<const T*>(dy), static_cast<T*>(dx));

@@ -1,4 +1,4 @@
-// Elements as the CPU's kernels see them. Include it in sources alone: LibTorch has 16-bit types of its own.
+// The element types of the CPU kernels. Include it only in .cpp files: LibTorch has 16-bit types of its own.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ TPGM_INLINE T store(C value) {
   }
 }
 
-/// call(T{}) with float or double: BatchNorm's types.
+/// call(T{}) with float or double, the types of BatchNorm on the CPU.
 template <class Call>
 void with_float_or_double(DType dtype, Call call) {
   if (dtype == DType::kFloat32)

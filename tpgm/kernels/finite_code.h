@@ -1,5 +1,4 @@
-// What was found not to be finite, as one number that kernels and host agree on. Smaller codes come first: of
-// several findings the report keeps the smallest.
+// Codes by which kernels report to the host what holds a NaN or Inf. The report keeps the smallest code.
 #pragma once
 
 #include "tpgm/kernels/types.h"
@@ -8,20 +7,21 @@ namespace tpgm::kernels {
 
 inline constexpr int32_t kAllFinite = 0x7fffffff;
 
-/// The weights or the anchor of a tensor; the loss; the gradient of a tensor. `tensors` is how many there
-/// are.
+/// The codes for the weights or the anchor of a tensor, for the loss, and for the gradient of a tensor.
+/// `tensors` is the number of tensors.
 TPGM_ANYWHERE constexpr int32_t code_of_weights(int32_t tensor) { return tensor; }
 TPGM_ANYWHERE constexpr int32_t code_of_loss(int32_t tensors) { return tensors; }
 TPGM_ANYWHERE constexpr int32_t code_of_gradient(int32_t tensors, int32_t tensor) {
   return tensors + 1 + tensor;
 }
 
-/// What a code says; the inverse of the three.
+/// A decoded report.
 struct NotFinite {
   enum What : uint8_t { kWeights, kLoss, kGradient } what;
-  int32_t tensor;  // of weights and gradients
+  int32_t tensor;  // its index, with kWeights and kGradient
 };
 
+/// The inverse of the three codes.
 constexpr NotFinite decode(int32_t code, int32_t tensors) {
   if (code < code_of_loss(tensors)) return {NotFinite::kWeights, code - code_of_weights(0)};
   if (code == code_of_loss(tensors)) return {NotFinite::kLoss, 0};

@@ -1,4 +1,4 @@
-// Norms into weights on CUDA: a warp has a row.
+// Folding BatchNorm into weights on CUDA: one warp per row.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -13,7 +13,7 @@ namespace tpgm::kernels {
 namespace {
 
 constexpr int kThreads = 256, kWarp = 32, kRows = kThreads / kWarp;
-constexpr size_t kMost = 128;  // in one launch
+constexpr size_t kMost = 128;  // convolutions per launch
 
 struct Arguments {
   Fold each[kMost];
@@ -29,7 +29,7 @@ __device__ Channel channel_of(const BatchNormParameters& norm, int64_t row) {
   return {inverse, at(norm.weight) * inverse, at(norm.mean), at(norm.bias)};
 }
 
-// to ← scale · from over a row, by a warp, with the sum of from · with where there is such.
+// A warp writes to ← scale · from over a row, and with kWith returns the sum of from · with.
 template <class T, bool kWith>
 __device__ float scale_row(const T* from, const T* with, float scale, int64_t n, T* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -99,7 +99,7 @@ void run(const std::vector<Fold>& all, const ParallelFor&, void* stream) {
       arguments.each[i] = all[first + i];
       most_rows = std::max(most_rows, all[first + i].rows);
       if (all[first + i].dtype != DType::kBFloat16 && all[first + i].dtype != DType::kFloat32)
-        throw std::runtime_error("[tpgm] BatchNorm on CUDA goes into bfloat16 and float32 weights");
+        throw std::runtime_error("[tpgm] BatchNorm on CUDA can be folded into bfloat16 and float32 weights");
     }
     const dim3 grid(static_cast<unsigned>((most_rows + kRows - 1) / kRows), static_cast<unsigned>(count));
     rows_kernel<kForward><<<grid, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(arguments);

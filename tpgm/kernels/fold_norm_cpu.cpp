@@ -1,4 +1,4 @@
-// Norms into weights on the CPU.
+// Folding BatchNorm into weights on the CPU.
 #include <cmath>
 
 #include "tpgm/kernels/cpu_types.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-// gradient · weights, in a fixed order; and scaled ← scale · gradient.
+// Returns gradient · weights, summed in a fixed order, and writes scaled ← scale · gradient.
 template <class T>
 T scale_and_multiply(const T* gradient, const T* weights, T scale, int64_t n, T* scaled) {
   T lanes[kLanes] = {};
@@ -29,7 +29,7 @@ T scale_and_multiply(const T* gradient, const T* weights, T scale, int64_t n, T*
   return static_cast<T>(total);
 }
 
-// The numbers of one channel.
+// The norm of one channel.
 template <class T>
 struct Channel {
   double inverse, scale, mean, bias;
@@ -41,40 +41,37 @@ struct Channel {
         bias(static_cast<const T*>(norm.bias)[row]) {}
 };
 
-void forward(const std::vector<Fold>& all, const ParallelFor& parallel_for, void*) {
-  for (const auto& each : all) {
-    with_float_or_double(each.dtype, [&](auto type) {
-      using T = decltype(type);
-      parallel_for(each.rows, [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const Channel<T> channel(each.norm, row);
-          const auto scale = static_cast<T>(channel.scale);
-          const auto* from = static_cast<const T*>(each.weights) + row * each.cols;
-          auto* to = static_cast<T*>(each.folded) + row * each.cols;
-          for (int64_t i = 0; i < each.cols; ++i) to[i] = scale * from[i];
-          static_cast<T*>(each.shift)[row] = static_cast<T>(channel.bias - channel.mean * channel.scale);
-        }
-      });
-    });
-  }
+template <class T>
+void forward_row(const Fold& fold, const Channel<T>& channel, int64_t row) {
+  const auto scale = static_cast<T>(channel.scale);
+  const auto* from = static_cast<const T*>(fold.weights) + row * fold.cols;
+  auto* to = static_cast<T*>(fold.folded) + row * fold.cols;
+  for (int64_t i = 0; i < fold.cols; ++i) to[i] = scale * from[i];
+  static_cast<T*>(fold.shift)[row] = static_cast<T>(channel.bias - channel.mean * channel.scale);
 }
 
-void backward(const std::vector<Fold>& all, const ParallelFor& parallel_for, void*) {
-  for (const auto& each : all) {
-    with_float_or_double(each.dtype, [&](auto type) {
+template <class T>
+void backward_row(const Fold& fold, const Channel<T>& channel, int64_t row) {
+  double dscale = 0;
+  if (fold.dfolded) {
+    dscale = scale_and_multiply(static_cast<const T*>(fold.dfolded) + row * fold.cols,
+                                static_cast<const T*>(fold.weights) + row * fold.cols,
+                                static_cast<T>(channel.scale), fold.cols,
+                                static_cast<T*>(fold.dweights) + row * fold.cols);
+  }
+  if (fold.dshift) dscale -= channel.mean * static_cast<const T*>(fold.dshift)[row];
+  static_cast<T*>(fold.dscale)[row] = static_cast<T>(dscale * channel.inverse);
+}
+
+template <bool kForward>
+void fold_all(const std::vector<Fold>& folds, const ParallelFor& parallel_for, void*) {
+  for (const auto& fold : folds) {
+    with_float_or_double(fold.dtype, [&](auto type) {
       using T = decltype(type);
-      parallel_for(each.rows, [&](int64_t begin, int64_t end) {
+      parallel_for(fold.rows, [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-          const Channel<T> channel(each.norm, row);
-          double dscale = 0;
-          if (each.dfolded) {
-            dscale = scale_and_multiply(static_cast<const T*>(each.dfolded) + row * each.cols,
-                                        static_cast<const T*>(each.weights) + row * each.cols,
-                                        static_cast<T>(channel.scale), each.cols,
-                                        static_cast<T*>(each.dweights) + row * each.cols);
-          }
-          if (each.dshift) dscale -= channel.mean * static_cast<const T*>(each.dshift)[row];
-          static_cast<T*>(each.dscale)[row] = static_cast<T>(dscale * channel.inverse);
+          const Channel<T> channel(fold.norm, row);
+          kForward ? forward_row(fold, channel, row) : backward_row(fold, channel, row);
         }
       });
     });
@@ -84,7 +81,7 @@ void backward(const std::vector<Fold>& all, const ParallelFor& parallel_for, voi
 }  // namespace
 
 const FoldNormBackend& fold_norm_cpu() {
-  static const FoldNormBackend backend{forward, backward};
+  static const FoldNormBackend backend{fold_all<true>, fold_all<false>};
   return backend;
 }
 

@@ -40,7 +40,7 @@ int current_device() {
   return device;
 }
 
-// Of a device; it lives as long as the process, as the driver may be gone before static objects are.
+// The handle of a device. It is never destroyed, because the driver may be gone before static objects are.
 cublasLtHandle_t handle_of(int device) {
   static std::mutex mutex;
   static auto& handles = *new std::map<int, cublasLtHandle_t>;
@@ -50,32 +50,30 @@ cublasLtHandle_t handle_of(int device) {
   return handle;
 }
 
-// What cuBLASLt has to know of a product, without its pointers but the bias's.
+// A GEMM as cuBLASLt describes it: shapes and types, and of its pointers only that to the bias.
 class Problem {
  public:
-  explicit Problem(const Product& product) {
-    // cuBLASLt counts by columns: what lies row by row is the transpose to it, and outᵀ = bᵀ · aᵀ.
+  explicit Problem(const Gemm& gemm) {
+    // cuBLASLt is column-major: a row-major matrix is its transpose to cuBLASLt, and outᵀ = bᵀ · aᵀ.
     const auto layout = [](int64_t rows, int64_t cols, int64_t stride) {
       cublasLtMatrixLayout_t layout = nullptr;
       check(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16BF, cols, rows, stride));
       return layout;
     };
-    const auto operand = [&](const Product::Operand& of, int64_t rows, int64_t cols) {
+    const auto operand = [&](const Gemm::Operand& of, int64_t rows, int64_t cols) {
       return of.transposed ? layout(cols, rows, of.stride) : layout(rows, cols, of.stride);
     };
     check(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    const auto transposed = [](const Product::Operand& of) {
-      return of.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(product.b));
-    set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(product.a));
-    if (product.bias != nullptr) {
+    const auto transposed = [](const Gemm::Operand& of) { return of.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(gemm.b));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(gemm.a));
+    if (gemm.bias != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, gemm.bias);
     }
-    a = operand(product.a, product.rows, product.inner);
-    b = operand(product.b, product.inner, product.cols);
-    out = layout(product.rows, product.cols, product.stride);
+    a = operand(gemm.a, gemm.rows, gemm.inner);
+    b = operand(gemm.b, gemm.inner, gemm.cols);
+    out = layout(gemm.rows, gemm.cols, gemm.stride);
   }
   ~Problem() {
     for (auto* each : {a, b, out}) cublasLtMatrixLayoutDestroy(each);
@@ -95,7 +93,7 @@ class Problem {
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
       prefer(alignment, uint32_t{16});
-    // Parts of a sum are added in fp32.
+    // Only algorithms that add partial sums in fp32.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     std::vector<cublasLtMatmulHeuristicResult_t> found(most);
@@ -110,7 +108,7 @@ class Problem {
     return algorithms;
   }
 
-  // The algorithm with its other options, which cuBLASLt seldom proposes and which are up to a tenth faster.
+  // The algorithm with its other options. cuBLASLt seldom proposes them, and they are up to a tenth faster.
   std::vector<cublasLtMatmulAlgo_t> variants(cublasLtHandle_t handle,
                                              const cublasLtMatmulAlgo_t& algorithm) const {
     constexpr int32_t kMostOptions = 32;
@@ -133,13 +131,13 @@ class Problem {
     return found;
   }
 
-  cublasStatus_t run(cublasLtHandle_t handle, const Product& product, const cublasLtMatmulAlgo_t& algorithm,
+  cublasStatus_t run(cublasLtHandle_t handle, const Gemm& gemm, const cublasLtMatmulAlgo_t& algorithm,
                      void* workspace, cudaStream_t stream) const {
-    const float one = 1, kept = product.add ? 1 : 0;
+    const float one = 1, kept = gemm.add ? 1 : 0;
     const auto status =
-        cublasLtMatmul(handle, operation, &one, product.b.data, b, product.a.data, a, &kept, product.out, out,
-                       product.out, out, &algorithm, workspace, kGemmWorkspace, stream);
-    if (status != CUBLAS_STATUS_SUCCESS) cudaGetLastError();  // the status says it; the next launch is fine
+        cublasLtMatmul(handle, operation, &one, gemm.b.data, b, gemm.a.data, a, &kept, gemm.out, out,
+                       gemm.out, out, &algorithm, workspace, kGemmWorkspace, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) cudaGetLastError();  // the status reports it
     return status;
   }
 
@@ -153,17 +151,17 @@ class Problem {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, out = nullptr;
 };
 
-// Of a product, and how its algorithm was chosen.
+// What an algorithm is chosen for: the device, the choice, and the GEMM without its pointers.
 using Key = std::tuple<int, Choice, std::array<int64_t, 6>, std::array<bool, 4>>;
 
-Key key_of(const Product& p, Choice choice) {
+Key key_of(const Gemm& p, Choice choice) {
   return {current_device(),
           choice,
           {p.rows, p.cols, p.inner, p.a.stride, p.b.stride, p.stride},
           {p.a.transposed, p.b.transposed, p.bias != nullptr, p.add}};
 }
 
-// The algorithms that were chosen.
+// The algorithms that were chosen, for the whole process.
 class Chosen {
  public:
   static Chosen& all() {
@@ -173,7 +171,7 @@ class Chosen {
   const cublasLtMatmulAlgo_t* find(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto found = algorithms_.find(key);
-    return found == algorithms_.end() ? nullptr : &found->second;  // a map's values stay where they are
+    return found == algorithms_.end() ? nullptr : &found->second;  // values of std::map do not move
   }
   const cublasLtMatmulAlgo_t* keep(const Key& key, const cublasLtMatmulAlgo_t& algorithm) {
     const std::lock_guard lock(mutex_);
@@ -219,13 +217,13 @@ struct Candidate {
   }
 };
 
-// Times algorithms against each other, in a CUDA graph as a step runs them: those that clear counters first
-// lose more there than on a stream.
+// Times algorithms against each other, in a CUDA graph because that is how a step runs them: algorithms that
+// clear counters first lose more time there than on a stream.
 class Race {
  public:
-  Race(const Problem& problem, const Product& product, cublasLtHandle_t handle, void* workspace,
+  Race(const Problem& problem, const Gemm& gemm, cublasLtHandle_t handle, void* workspace,
        cudaStream_t stream)
-      : problem_(problem), product_(product), handle_(handle), workspace_(workspace), stream_(stream) {}
+      : problem_(problem), gemm_(gemm), handle_(handle), workspace_(workspace), stream_(stream) {}
 
   void enter(const cublasLtMatmulAlgo_t& algorithm) {
     const auto is_same = [&](const Candidate& each) {
@@ -233,9 +231,9 @@ class Race {
     };
     if (std::ranges::any_of(candidates_, is_same)) return;
     const auto run_on = [&](cudaStream_t stream) {
-      return problem_.run(handle_, product_, algorithm, workspace_, stream);
+      return problem_.run(handle_, gemm_, algorithm, workspace_, stream);
     };
-    if (run_on(stream_) != CUBLAS_STATUS_SUCCESS) return;  // the first time loads its kernels
+    if (run_on(stream_) != CUBLAS_STATUS_SUCCESS) return;  // the first run loads its kernels
     check(cudaStreamBeginCapture(side_.stream, cudaStreamCaptureModeThreadLocal));
     auto status = CUBLAS_STATUS_SUCCESS;
     for (int i = 0; i < kInARow && status == CUBLAS_STATUS_SUCCESS; ++i) status = run_on(side_.stream);
@@ -248,15 +246,16 @@ class Race {
     if (made)
       candidates_.push_back({algorithm, Graph(executable), {}});
     else
-      cudaGetLastError();  // of the capture: it is out, and nobody else's trouble
+      cudaGetLastError();  // clears the error of the capture; this algorithm is left out
   }
 
-  // Each in its turn, as a GPU's clock moves while it works; who falls behind is out.
+  // In turns, because a GPU's clock changes under load. Algorithms that are much slower are dropped early.
   void run() {
     for (auto& each : candidates_) each.times.clear();
     for (int round = 0; round < kRounds; ++round) {
       for (auto& each : candidates_) {
-        check(cudaGraphLaunch(each.in_a_row.get(), stream_));  // hides the launch of the one that counts
+        check(cudaGraphLaunch(each.in_a_row.get(),
+                              stream_));  // hides the launch of the next graph, which is timed
         check(cudaEventRecord(begin_.event, stream_));
         check(cudaGraphLaunch(each.in_a_row.get(), stream_));
         check(cudaEventRecord(end_.event, stream_));
@@ -276,11 +275,11 @@ class Race {
 
  private:
   static constexpr int kRounds = 5, kInARow = 2;
-  static constexpr int kPatience = 2;        // rounds before the first is out
-  static constexpr float kHopeless = 1.15F;  // times the best
+  static constexpr int kPatience = 2;        // rounds before any algorithm is dropped
+  static constexpr float kHopeless = 1.15F;  // times the best median: slower ones are dropped
 
   const Problem& problem_;
-  const Product& product_;
+  const Gemm& gemm_;
   cublasLtHandle_t handle_;
   void* workspace_;
   cudaStream_t stream_;
@@ -291,24 +290,22 @@ class Race {
 
 }  // namespace
 
-bool is_timed(const Product& product) {
-  return Chosen::all().find(key_of(product, Choice::kFastest)) != nullptr;
-}
+bool is_timed(const Gemm& gemm) { return Chosen::all().find(key_of(gemm, Choice::kFastest)) != nullptr; }
 
-void time_algorithms(const Product& product, void* workspace, void* stream) {
+void time_algorithms(const Gemm& gemm, void* workspace, void* stream) {
   constexpr int kMost = 8;
   constexpr size_t kVaried = 4;
   const auto handle = handle_of(current_device());
-  const Problem problem(product);
-  Race race(problem, product, handle, workspace, static_cast<cudaStream_t>(stream));
-  // Two lists, as what needs no workspace is seldom on the first.
+  const Problem problem(gemm);
+  Race race(problem, gemm, handle, workspace, static_cast<cudaStream_t>(stream));
+  // Two lists, because algorithms without a workspace are seldom in the first.
   auto proposed = problem.proposals(handle, kGemmWorkspace, kMost);
   std::ranges::copy(problem.proposals(handle, 0, kMost), std::back_inserter(proposed));
   for (const auto& each : proposed) race.enter(each);
   if (race.candidates().empty()) {
-    // None could be timed. The first is kept, so that nobody searches again; if it cannot run, multiply()
-    // says so.
-    if (!proposed.empty()) Chosen::all().keep(key_of(product, Choice::kFastest), proposed.front());
+    // None could be timed. The first is kept, so that this search is not repeated; if it cannot run,
+    // multiply() throws.
+    if (!proposed.empty()) Chosen::all().keep(key_of(gemm, Choice::kFastest), proposed.front());
     return;
   }
   race.run();
@@ -318,25 +315,25 @@ void time_algorithms(const Product& product, void* workspace, void* stream) {
     for (const auto& other : problem.variants(handle, each.algorithm)) others.push_back(other);
   for (const auto& each : others) race.enter(each);
   race.run();
-  Chosen::all().keep(key_of(product, Choice::kFastest), race.candidates().front().algorithm);
+  Chosen::all().keep(key_of(gemm, Choice::kFastest), race.candidates().front().algorithm);
 }
 
-void multiply(const Product& product, Choice choice, void* workspace, void* stream) {
+void multiply(const Gemm& gemm, Choice choice, void* workspace, void* stream) {
   const auto handle = handle_of(current_device());
-  const Problem problem(product);
+  const Problem problem(gemm);
   const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
-    return problem.run(handle, product, algorithm, workspace, static_cast<cudaStream_t>(stream));
+    return problem.run(handle, gemm, algorithm, workspace, static_cast<cudaStream_t>(stream));
   };
   if (choice == Choice::kFastest) {
-    // It may refuse operands that are less aligned than those it was timed with.
-    const auto* fastest = Chosen::all().find(key_of(product, Choice::kFastest));
+    // It may refuse operands that are less aligned than those of the timing.
+    const auto* fastest = Chosen::all().find(key_of(gemm, Choice::kFastest));
     if (fastest != nullptr && run(*fastest) == CUBLAS_STATUS_SUCCESS) return;
   }
-  const auto* first = Chosen::all().find(key_of(product, Choice::kFirst));
+  const auto* first = Chosen::all().find(key_of(gemm, Choice::kFirst));
   if (first == nullptr) {
     const auto proposed = problem.proposals(handle, kGemmWorkspace, 1);
     if (proposed.empty()) check(CUBLAS_STATUS_NOT_SUPPORTED);
-    first = Chosen::all().keep(key_of(product, Choice::kFirst), proposed.front());
+    first = Chosen::all().keep(key_of(gemm, Choice::kFirst), proposed.front());
   }
   check(run(*first));
 }

@@ -1,4 +1,4 @@
-// What every launch of a CUDA kernel needs around it.
+// Helpers around launches of CUDA kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 
 namespace tpgm::kernels {
 
-/// Throws if the launch before it did not work.
+/// Throws if the last launch failed.
 inline void check_launch() {
   if (const auto error = cudaGetLastError(); error != cudaSuccess) {
     const bool other_gpu =
@@ -19,7 +19,7 @@ inline void check_launch() {
   }
 }
 
-/// Of the current device.
+/// The number of multiprocessors of the current device.
 inline int multiprocessors() {
   int device = 0, count = 1;
   if (cudaGetDevice(&device) != cudaSuccess ||

@@ -1,5 +1,5 @@
-// Where the elements of a tensor lie, from sizes and strides alone. It decides which tensors the kernels work
-// on in place, and in which order they add up a row, so whoever binds the kernels asks here.
+// Questions about the memory layout of a tensor, answered from sizes and strides. The answers decide which
+// tensors the kernels use in place and in which order they sum a row, so every binding needs the same ones.
 #pragma once
 
 #include <algorithm>
@@ -18,20 +18,19 @@ inline int64_t elements_of(Sizes sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
-/// How many rows a tensor has for a distance. An empty one is one row.
+/// The number of rows that a norm divides a tensor into. An empty tensor is one row.
 inline int64_t rows_of(Sizes sizes, Norm norm) {
   return !traits(norm).by_row || sizes.size() < 2 || elements_of(sizes) == 0 ? 1 : sizes[0];
 }
 
-/// Whether the elements of two tensors of one shape lie in the same order. The stride of a dimension of size
-/// 1 says nothing.
+/// Whether two tensors of one shape have the same strides, apart from those of dimensions of size 1.
 inline bool same_order(Sizes sizes, Sizes strides, Sizes other) {
   for (size_t d = 0; d < sizes.size(); ++d)
     if (sizes[d] > 1 && strides[d] != other[d]) return false;
   return true;
 }
 
-/// Whether memory holds exactly the tensor's elements, each once, in any order.
+/// Whether the elements of the tensor fill a block of memory without gaps or overlaps, in any order.
 inline bool is_dense(Sizes sizes, Sizes strides) {
   if (elements_of(sizes) == 0) return true;
   std::vector<size_t> dims(sizes.size());
@@ -46,7 +45,8 @@ inline bool is_dense(Sizes sizes, Sizes strides) {
   return true;
 }
 
-/// The same, row after row; inside a row in any order. What kernels want of a tensor.
+/// Whether the tensor is dense with its rows one after the other, as kernels need it. Within a row the order
+/// does not matter.
 inline bool rows_are_dense(Sizes sizes, Sizes strides, Norm norm) {
   const int64_t rows = rows_of(sizes, norm);
   return is_dense(sizes, strides) && (rows == 1 || strides[0] == elements_of(sizes) / rows);

@@ -24,9 +24,9 @@ const Backend& cuda() { refuse(); }
 const BatchNormBackend& batch_norm_cuda() { refuse(); }
 const RadiiBackend& radii_cuda() { refuse(); }
 const ResidualBackend& residual_cuda() { refuse(); }
-bool is_timed(const Product&) { refuse(); }
-void time_algorithms(const Product&, void*, void*) { refuse(); }
-void multiply(const Product&, Choice, void*, void*) { refuse(); }
+bool is_timed(const Gemm&) { refuse(); }
+void time_algorithms(const Gemm&, void*, void*) { refuse(); }
+void multiply(const Gemm&, Choice, void*, void*) { refuse(); }
 bool tuned_for(int) { return false; }
 
 }  // namespace tpgm::kernels

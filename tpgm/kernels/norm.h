@@ -1,17 +1,21 @@
-// The distances that a tensor can have from its anchor, and all that follows from the choice of one.
+// The norms that measure how far a tensor is from its anchor, and what each needs of the kernels.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 namespace tpgm::kernels {
 
-/// The distance n of a tensor from its anchor, and with it what a radius limits.
+/// The norm that gives a tensor's distance n from its anchor, which is what a radius limits.
 enum class Norm {
   kL2,       ///< Frobenius norm of the displacement; one ratio per tensor.
   kMars,     ///< Sum of magnitudes of each row (all dims but the first); one radius per tensor, one ratio per
              ///< row. A tensor of rank 0 or 1 is one row.
   kMarsMax,  ///< The largest of those row sums; one ratio per tensor.
 };
+
+/// All of them, in the order in which --help lists them.
+inline constexpr Norm kNorms[] = {Norm::kL2, Norm::kMars, Norm::kMarsMax};
 
 /// The distance of a row: square root of the sum of squares, or sum of magnitudes.
 enum class RowNorm : uint8_t { kL2, kL1 };
@@ -20,9 +24,10 @@ enum class RowNorm : uint8_t { kL2, kL1 };
 /// min(1, γ / max n_r).
 enum class RatioOf : uint8_t { kRow, kLargestRow };
 
-/// A distance is made of rows. Another one is a line here, if it is the extreme of row sums.
+/// What a norm is made of: a sum over the elements of each row, and the rule for the ratios.
 struct NormTraits {
-  bool by_row;  // false: a tensor is one row, whatever its shape
+  const char* keyword;  // in flags and recipes
+  bool by_row;          // false: a tensor is one row, whatever its shape
   RowNorm row_norm;
   RatioOf ratio_of;
 };
@@ -30,13 +35,13 @@ struct NormTraits {
 constexpr NormTraits traits(Norm norm) {
   switch (norm) {
     case Norm::kL2:
-      return {false, RowNorm::kL2, RatioOf::kRow};
+      return {"l2", false, RowNorm::kL2, RatioOf::kRow};
     case Norm::kMars:
-      return {true, RowNorm::kL1, RatioOf::kRow};
+      return {"mars", true, RowNorm::kL1, RatioOf::kRow};
     case Norm::kMarsMax:
-      return {true, RowNorm::kL1, RatioOf::kLargestRow};
+      return {"mars-max", true, RowNorm::kL1, RatioOf::kLargestRow};
   }
-  return {};
+  throw std::logic_error("a norm without traits");
 }
 
 }  // namespace tpgm::kernels

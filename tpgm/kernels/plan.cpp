@@ -9,8 +9,8 @@ namespace {
 // 32 KiB of float32: enough for a GPU block to hide its latency, small enough for the last wave to be full.
 constexpr int64_t kPieceSize = 8192;
 
-// How many rows of `cols` elements a piece holds. A GPU block shares short rows out among its eight warps,
-// so they come in eights; a long one takes all of the block.
+// The number of rows of `cols` elements in a piece. A GPU block distributes short rows among its eight warps,
+// so their number is a multiple of eight; a long row takes the whole block.
 int64_t rows_per_piece(int64_t cols) {
   constexpr int64_t kWarps = 8;
   constexpr int64_t kShortRow = 2048;

@@ -1,9 +1,9 @@
-// The kernels on CUDA: every call is a launch over all tensors (measure_and_project: two), and none of them
-// waits for the device.
+// Distances, projections and radius gradients on CUDA: every call is one launch over all tensors
+// (measure_and_project: two), and none waits for the device.
 //
-// A block takes one piece. Pointers travel in the launch's parameters, so nothing has to be copied, kept
-// alive or synchronised; a batch of more than kMaxTensors tensors takes one launch per kMaxTensors. The last
-// block of a tensor to finish combines the tensor's partial sums, always in the same order.
+// A block processes one piece. Pointers are kernel parameters, so nothing has to be copied, kept alive or
+// synchronized; a batch of more than kMaxTensors tensors takes one launch per kMaxTensors. The last block of
+// a tensor to finish combines the tensor's partial sums, always in the same order.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -12,22 +12,22 @@
 #include <type_traits>
 
 #include "tpgm/kernels/launch.cuh"
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/projection_math.h"
 #include "tpgm/kernels/vector.cuh"
 
 namespace tpgm::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-// On one multiprocessor at a time. Many light blocks keep more loads in flight than few with unrolled loops:
+// Blocks per multiprocessor. Many small blocks keep more loads in flight than few blocks with unrolled loops:
 // while some reduce, others load (measured: docs/design.md).
 constexpr int kBlocks = 6;
-// Where a kernel's registers would not fit otherwise: of all types, of float32 alone.
+// For kernels that need more registers: those for all types, and those for float32 alone.
 constexpr int kFewerBlocks = 4, kFewerFloatBlocks = 5;
 constexpr size_t kMaxTensors = 1024;
 
-// What a kernel is compiled for: weights and anchors of any type, or of float32 alone. One for any has the
-// registers of its largest type, and where those are too many a launch over float32 has one of its own.
+// The types of weights and anchors that a kernel is compiled for: any, or float32 alone. A kernel for any
+// type uses the registers of its largest type. Where these are too many, there is a second one for float32.
 enum class Types { kAny, kFloat32 };
 
 struct Pointers {
@@ -35,7 +35,7 @@ struct Pointers {
   void* output_or_gradient;
 };
 
-// What every kernel gets: the tensors [first_tensor, first_tensor + tensors) of the plan and their pointers.
+// The arguments of every kernel: the tensors of the plan from first_tensor on, and their pointers.
 struct Arguments {
   const TensorPlan* plan;
   const Piece* pieces;
@@ -49,11 +49,11 @@ struct Arguments {
   bool bf16[kMaxTensors];
 };
 
-// The threads that share a row: all of the block, or a power of two of one warp.
+// The threads that share a row: the whole block, or a power of two within a warp.
 struct Group {
-  int lane;   // this thread among those that share its row
+  int lane;   // index of this thread among those that share its row
   int width;  // how many share a row
-  int row;    // the first row this thread works on, counted from the piece's
+  int row;    // this thread's first row, counted from the first of the piece
   int step;   // distance to its next row
 };
 
@@ -65,8 +65,8 @@ __device__ Group group_of(const Piece& piece, int64_t cols) {
   return {thread % width, width, thread / width, kThreads / width};
 }
 
-// Calls f(weights, anchor, operand, vector width) with the types of the tensor, pointing at the piece.
-// kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+// Calls f(weights, anchor, operand, vector width) with typed pointers to the piece. kMayBeBf16: `operand` may
+// be bfloat16 with float32 weights.
 template <Types kTypes, bool kMayBeBf16, class F>
 __device__ void with_types(const Arguments& args, const TensorPlan& tensor, const Piece& piece, F f) {
   const int k = piece.tensor - args.first_tensor;
@@ -111,13 +111,13 @@ __device__ void with_types(const Arguments& args, const TensorPlan& tensor, cons
   }
 }
 
-// Sum over the threads of a group, in a fixed order; the result is in every thread of it.
+// The sum over the threads of a group, in a fixed order, in every thread of the group.
 __device__ double sum_over(const Group& group, double value) {
   __shared__ double shared[kThreads / 32];
   for (int offset = min(group.width, 32) / 2; offset > 0; offset /= 2)
     value += __shfl_xor_sync(kAllLanes, value, offset);
   if (group.width == kThreads) {
-    __syncthreads();  // the last sum's readers are done with `shared`
+    __syncthreads();  // until all threads have read the last sum from `shared`
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
     __syncthreads();
     value = 0;
@@ -127,8 +127,8 @@ __device__ double sum_over(const Group& group, double value) {
 }
 
 // operand ← base + factor · (weights − anchor) over a row (or a part of one), with base = anchor (a
-// projection) or operand (an addition). A projection's factor of 1 leaves the weights as they are. Returns
-// whether all sums this thread made are finite.
+// projection) or operand (an addition). A projection with factor 1 copies the weights. Returns whether all
+// sums that this thread computed are finite.
 template <bool kAdd, int kWidth, class W, class A, class T>
 __device__ bool write_row(const Group& group, const W* weights, const A* anchor, T* operand, int64_t n,
                           double exact) {
@@ -154,12 +154,12 @@ __device__ bool write_row(const Group& group, const W* weights, const A* anchor,
   return finite;
 }
 
-// What a reduction does with the third operand: nothing, reads it where there is one, copies the weights to
-// it where there is one, or projects to it.
+// How a reduction uses output_or_gradient: not at all; reads it if it is not null; copies the weights to it
+// if it is not null; writes the projection to it.
 enum class Use { kNone, kRead, kCopy, kProject };
 
-// Row sums of a piece: into `rows` where the piece holds whole rows, else into its partial sums.
-// term(displacement, operand, totals) adds one element's contributions. kProject: a whole row is projected as
+// Writes the row sums of a piece: to `rows` if the piece has whole rows, otherwise to its partial sums.
+// term(displacement, operand, totals) adds the terms of one element. kProject: a whole row is projected as
 // soon as it is summed, with ratio_of(row of the piece, sum).
 template <Use kUse, Types kTypes, int kSums, class Term, class RatioOfRow>
 __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece, const TensorPlan& tensor,
@@ -173,7 +173,8 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
     using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
     using T = std::remove_pointer_t<decltype(operand)>;
     using C = Compute<W>;
-    // Every thread goes through the same number of rounds, so that the shuffles of a warp meet.
+    // Every thread runs the same number of iterations, because all threads of a warp must take part in
+    // shuffles.
     for (int first = 0; first < piece.rows; first += group.step) {
       const int row = first + group.row;
       const int64_t at = row * n;
@@ -222,7 +223,7 @@ __device__ void reduce_rows(const Arguments& args, int index, const Piece& piece
   reduce_rows<kUse, kTypes>(args, index, piece, tensor, rows, term, [](int, double) { return 1.0; });
 }
 
-// True in all threads of the block that finishes its tensor; what the others wrote is then visible to it.
+// True in all threads of the last block of its tensor to finish, which then sees all that the others wrote.
 __device__ bool last_of_tensor(const Arguments& args, const Piece& piece, const TensorPlan& tensor) {
   __shared__ bool last;
   __syncthreads();
@@ -250,8 +251,8 @@ __device__ double block_reduce(double value, Combine combine) {
   return shared[0];
 }
 
-// Puts the sums of rows that are longer than a piece together from their parts, of which a piece has kSums;
-// all threads of the tensor's last block take part. Few rows are shared by the block, many are shared out.
+// Combines the sums of rows that are longer than a piece from their parts; a piece has kSums of them. Called
+// by all threads of the tensor's last block: together for each of few rows, or each for some of many rows.
 template <int kSums>
 __device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, double* const (&rows)[kSums]) {
   if (tensor.pieces_per_row == 1) return;
@@ -276,20 +277,19 @@ __device__ void combine_parts(const Arguments& args, const TensorPlan& tensor, d
   __syncthreads();
 }
 
-// Distances of a tensor from its rows' sums, their extremes, and a report if one is not finite; for all
-// threads of its last block.
+// Computes the distances of a tensor from its row sums, and their extremes; reports if one is not finite.
+// Called by all threads of the tensor's last block.
 __device__ void finish_distances(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
                                  RowNorm norm, const Distances& distances) {
   double smallest = INFINITY;
   double largest = 0;
   double finite = 1;
   for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    double total = __ldcg(distances.rows + tensor.first_row + row);
-    total = norm == RowNorm::kL2 ? sqrt(total) : total;
-    distances.rows[tensor.first_row + row] = total;
-    finite = isfinite(total) ? finite : 0;
-    smallest = fmin(smallest, total);
-    largest = fmax(largest, total);
+    const double distance = distance_of(norm, __ldcg(distances.rows + tensor.first_row + row));
+    distances.rows[tensor.first_row + row] = distance;
+    finite = isfinite(distance) ? finite : 0;
+    smallest = fmin(smallest, distance);
+    largest = fmax(largest, distance);
   }
   smallest = block_reduce(smallest, [](double a, double b) { return fmin(a, b); });
   largest = block_reduce(largest, [](double a, double b) { return fmax(a, b); });
@@ -302,29 +302,21 @@ __device__ void finish_distances(const Arguments& args, const Piece& piece, cons
   __syncthreads();
 }
 
-// Calls f(add), where add(displacement, sum) is one element's contribution; told apart here, not for every
-// element.
+// Calls f(add), where add(displacement, sum) adds one element's term to the sum. The switch is here, outside
+// of the loop over elements.
 template <class F>
 __device__ void with_norm(RowNorm norm, F f) {
-  if (norm == RowNorm::kL2) {
-    // Said, because a compiler may fuse it in one kernel and not in another.
-    f([](double delta, double& total) { total = fma(delta, delta, total); });
-  } else {
-    f([](double delta, double& total) { total += fabs(delta); });
+  switch (norm) {
+    case RowNorm::kL2:
+      // An explicit fma, because a compiler may fuse the two operations in one kernel and not in another.
+      return f([](double delta, double& total) { total = fma(delta, delta, total); });
+    case RowNorm::kL1:
+      return f([](double delta, double& total) { total += fabs(delta); });
   }
+  __trap();  // a norm without a case: the compiler for CUDA does not warn of it
 }
 
-__device__ double ratio_within(double radius, double norm) {
-  return norm > 0 ? fmin(1.0, radius / norm) : 0.0;
-}
-
-__device__ double radius_of(const Limits& limits, const TensorPlan& tensor, const Piece& piece, int row) {
-  const double radius = limits.radii[piece.tensor];
-  return limits.closest == nullptr ? radius
-                                   : fmax(radius, limits.closest[tensor.first_row + piece.row + row]);
-}
-
-// kProject: whole rows are projected on the way, and `limits` says how far.
+// kProject: also projects whole rows, within `limits`.
 template <Use kUse, Types kTypes = Types::kAny>
 __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
                                             : kTypes == Types::kAny ? kFewerBlocks
@@ -336,8 +328,9 @@ __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
   double* const rows[] = {distances.rows};
   const bool clean = kUse == Use::kProject && *args.report == kAllFinite;
   const auto ratio_of = [&](int row, double total) {
-    const double distance = norm == RowNorm::kL2 ? sqrt(total) : total;
-    return clean && isfinite(total) ? ratio_within(radius_of(limits, tensor, piece, row), distance) : 1.0;
+    if (!clean || !isfinite(total)) return 1.0;
+    const double radius = radius_of(limits, piece.tensor, tensor.first_row + piece.row + row);
+    return ratio_within(radius, distance_of(norm, total));
   };
   with_norm(norm, [&](auto add) {
     const auto term = [=](double delta, double, double(&totals)[1]) { add(delta, totals[0]); };
@@ -349,28 +342,23 @@ __global__ void __launch_bounds__(kThreads, kUse != Use::kProject   ? kBlocks
   }
 }
 
-// Σ over the rows that count of dot / norm, for all threads of a tensor's last block. `distances` says which
-// rows count, `divisors` by what to divide.
+// Σ dot / divisor over the rows that count according to `distances`. Called by all threads of the tensor's
+// last block.
 __device__ void finish_radius_gradients(const Arguments& args, const Piece& piece, const TensorPlan& tensor,
-                                        RatioOf ratio_from, Rows which, const Distances& distances,
+                                        RatioOf ratio_of, Rows which, const Distances& distances,
                                         const Distances& divisors, const double* radii,
                                         const double* row_dots, double* result) {
   const double radius = radii[piece.tensor];
-  const auto norm_of = [&](const Distances& from, int64_t row) {
-    return ratio_from == RatioOf::kRow ? from.rows[tensor.first_row + row] : from.max[piece.tensor];
-  };
   double total = 0;
   double finite = 1;
   for (int64_t row = threadIdx.x; row < tensor.layout.rows; row += kThreads) {
-    const double dot = __ldcg(row_dots + tensor.first_row + row);
-    const double divisor = norm_of(divisors, row);
-    bool counts = divisor > 0;
-    if (which != Rows::kAll) {
-      const double norm = norm_of(distances, row);
-      counts = counts && norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm));
-    }
+    const int64_t all_rows = tensor.first_row + row;
+    const double dot = __ldcg(row_dots + all_rows);
+    const double divisor = limited_distance(ratio_of, divisors, piece.tensor, all_rows);
+    const bool included =
+        divisor > 0 && counts(which, radius, limited_distance(ratio_of, distances, piece.tensor, all_rows));
     finite = isfinite(dot) ? finite : 0;
-    total += counts ? dot / divisor : 0.0;
+    total += included ? dot / divisor : 0.0;
   }
   total = block_reduce(total, [](double a, double b) { return a + b; });
   finite = block_reduce(finite, [](double a, double b) { return fmin(a, b); });
@@ -381,7 +369,7 @@ __device__ void finish_radius_gradients(const Arguments& args, const Piece& piec
 }
 
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    radius_gradients_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Rows which,
+    radius_gradients_kernel(const __grid_constant__ Arguments args, RatioOf ratio_of, Rows which,
                             Distances distances, const double* radii, double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
   const Piece piece = args.pieces[index];
@@ -396,14 +384,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       [](double delta, double gradient, double(&totals)[1]) { totals[0] += gradient * delta; });
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
-    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, distances, radii, row_dots,
+    finish_radius_gradients(args, piece, tensor, ratio_of, which, distances, distances, radii, row_dots,
                             result);
   }
 }
 
 template <Types kTypes>
 __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks : kBlocks)
-    measure_radius_gradients_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_from,
+    measure_radius_gradients_kernel(const __grid_constant__ Arguments args, RowNorm norm, RatioOf ratio_of,
                                     Rows which, Distances distances, const double* radii, Distances now,
                                     double* row_dots, double* result) {
   const int index = args.first_piece + static_cast<int>(blockIdx.x);
@@ -420,7 +408,7 @@ __global__ void __launch_bounds__(kThreads, kTypes == Types::kAny ? kFewerBlocks
   if (last_of_tensor(args, piece, tensor)) {
     combine_parts(args, tensor, rows);
     finish_distances(args, piece, tensor, norm, now);
-    finish_radius_gradients(args, piece, tensor, ratio_from, which, distances, now, radii, row_dots, result);
+    finish_radius_gradients(args, piece, tensor, ratio_of, which, distances, now, radii, row_dots, result);
   }
 }
 
@@ -443,23 +431,24 @@ __device__ bool update_rows(const Arguments& args, const Piece& piece, const Ten
   return finite;
 }
 
-// The pieces in reverse: what the distances read last is still in the cache.
+// The pieces in reverse order, because what the reduction read last is still in the cache.
 __device__ Piece piece_from_the_end(const Arguments& args) {
   return args.pieces[args.first_piece + static_cast<int>(gridDim.x - 1 - blockIdx.x)];
 }
 
-// long_rows_only: those that are longer than a piece; the others are projected already.
+// long_rows_only: only rows that are longer than a piece, because the others are already projected.
 __global__ void __launch_bounds__(kThreads, kBlocks)
-    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_from, Distances distances,
+    project_kernel(const __grid_constant__ Arguments args, RatioOf ratio_of, Distances distances,
                    Limits limits, bool long_rows_only) {
   const Piece piece = piece_from_the_end(args);
   const TensorPlan tensor = args.plan[piece.tensor];
   if (long_rows_only && tensor.pieces_per_row == 1) return;
   const bool clean = *args.report == kAllFinite;
   update_rows<false>(args, piece, tensor, [&](int row) {
-    const double norm = ratio_from == RatioOf::kRow ? distances.rows[tensor.first_row + piece.row + row]
-                                                    : distances.max[piece.tensor];
-    return clean ? ratio_within(radius_of(limits, tensor, piece, row), norm) : 1.0;
+    if (!clean) return 1.0;
+    const int64_t all_rows = tensor.first_row + piece.row + row;
+    return ratio_within(radius_of(limits, piece.tensor, all_rows),
+                        limited_distance(ratio_of, distances, piece.tensor, all_rows));
   });
 }
 
@@ -526,15 +515,15 @@ void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   launch(batch, copy ? measure_kernel<Use::kCopy> : measure_kernel<Use::kNone>, norm, distances, Limits());
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
-  launch(batch, project_kernel, ratio_from, distances, limits, false);
+void project(const Batch& batch, RatioOf ratio_of, const Distances& distances, const Limits& limits) {
+  launch(batch, project_kernel, ratio_of, distances, limits, false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_of, const Distances& distances,
                          const Limits& limits) {
-  if (ratio_from == RatioOf::kLargestRow) {
+  if (ratio_of != RatioOf::kRow) {
     launch(batch, measure_kernel<Use::kNone>, norm, distances, Limits());
-    project(batch, ratio_from, distances, limits);
+    project(batch, ratio_of, distances, limits);
     return;
   }
   launch(batch,
@@ -544,23 +533,23 @@ void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, c
   const auto is_long = [](const TensorPlan& tensor) { return tensor.pieces_per_row > 1; };
   const auto first = std::find_if(tensors.begin(), tensors.end(), is_long) - tensors.begin();
   const auto end = tensors.rend() - std::find_if(tensors.rbegin(), tensors.rend(), is_long);
-  if (first < end) launch_over(batch, first, end, project_kernel, ratio_from, distances, limits, true);
+  if (first < end) launch_over(batch, first, end, project_kernel, ratio_of, distances, limits, true);
 }
 
 void interpolate(const Batch& batch, const double* ratios) { launch(batch, interpolate_kernel, ratios); }
 
-void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+void radius_gradients(const Batch& batch, RatioOf ratio_of, Rows which, const Distances& distances,
                       const double* radii, double* row_dots, double* result) {
-  launch(batch, radius_gradients_kernel, ratio_from, which, distances, radii, row_dots, result);
+  launch(batch, radius_gradients_kernel, ratio_of, which, distances, radii, row_dots, result);
 }
 
-void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_of, Rows which,
                               const Distances& distances, const double* radii, const Distances& now,
                               double* row_dots, double* result) {
   launch(batch,
          only_float32(batch) ? measure_radius_gradients_kernel<Types::kFloat32>
                              : measure_radius_gradients_kernel<Types::kAny>,
-         norm, ratio_from, which, distances, radii, now, row_dots, result);
+         norm, ratio_of, which, distances, radii, now, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) { launch(batch, add_displacement_kernel, factor); }

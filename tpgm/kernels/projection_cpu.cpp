@@ -1,4 +1,5 @@
-// The kernels on the CPU: vectorised, threaded over pieces, and the oracle for projection.cu.
+// Distances, projections and radius gradients on the CPU: vectorized, parallel over pieces, and the oracle
+// for projection.cu.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,10 +7,10 @@
 #include <limits>
 
 #include "tpgm/kernels/cpu_types.h"
-#include "tpgm/kernels/projection.h"
+#include "tpgm/kernels/projection_math.h"
 
-// One binary for all x86 machines: the loops are compiled for each level and picked at load time. Sums run
-// over a fixed number of lanes, so all levels give the same bits.
+// One binary for all x86 machines: the loops are compiled for several instruction sets and selected at load
+// time. Sums have a fixed number of lanes, so all instruction sets give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define TPGM_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -136,8 +137,8 @@ void with_types(const Layout& layout, F&& f) {
   }
 }
 
-// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece of the tensors, on all
-// threads. kMayBeBf16: `operand` may be bfloat16 beside float32 weights.
+// Calls f(piece index, piece, tensor, weights, anchor, operand) for every piece, on all threads. kMayBeBf16:
+// `operand` may be bfloat16 with float32 weights.
 template <bool kMayBeBf16 = false, class F>
 void for_each_piece(const Batch& batch, F&& f) {
   batch.parallel_for(static_cast<int64_t>(batch.plan->pieces.size()), [&](int64_t begin, int64_t end) {
@@ -161,9 +162,9 @@ void for_each_piece(const Batch& batch, F&& f) {
   });
 }
 
-// Row sums of all tensors, kSums for each row: row_sums(weights, anchor, operand, n) of each row or part of a
-// row, parts added in order. Whole rows then go to finish(row, sums, weights, anchor, operand, n, tensor
-// index) at once, while they are in the cache.
+// Writes the row sums of all tensors, kSums per row: row_sums(weights, anchor, operand, n) of each row or
+// part of a row, with parts added in order. For whole rows it then calls finish(row, sum, weights, anchor,
+// operand, n, tensor index), while they are in the cache.
 template <bool kMayBeBf16, size_t kSums, class RowSums, class Finish>
 void reduce_rows(const Batch& batch, const std::array<double*, kSums>& rows, RowSums&& row_sums,
                  Finish&& finish) {
@@ -203,12 +204,16 @@ void report(const Batch& batch, int32_t code) { *batch.report = std::min(*batch.
 
 template <class W, class A>
 double row_sum(RowNorm norm, const W* weights, const A* anchor, int64_t n) {
-  return norm == RowNorm::kL2 ? sum_of_squares(weights, anchor, n) : sum_of_magnitudes(weights, anchor, n);
+  switch (norm) {
+    case RowNorm::kL2:
+      return sum_of_squares(weights, anchor, n);
+    case RowNorm::kL1:
+      return sum_of_magnitudes(weights, anchor, n);
+  }
+  return NAN;
 }
 
-double distance_of(RowNorm norm, double sum) { return norm == RowNorm::kL2 ? std::sqrt(sum) : sum; }
-
-// Distances from the sums of rows, their extremes, and a report of what is not finite.
+// Computes distances from row sums, and their extremes; reports tensors that are not finite.
 void finish_distances(const Batch& batch, RowNorm norm, const Distances& distances) {
   for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
@@ -238,7 +243,7 @@ void measure(const Batch& batch, RowNorm norm, const Distances& distances) {
   finish_distances(batch, norm, distances);
 }
 
-// A run with its ratio: written where it changes, copied where it does not but has to go elsewhere.
+// Writes consecutive elements with their ratio. With ratio 1 they are copied, or left alone in place.
 template <class W, class A, class T>
 void write_run(const W* weights, const A* anchor, T* out, double ratio, int64_t n) {
   if (ratio != 1)
@@ -249,37 +254,30 @@ void write_run(const W* weights, const A* anchor, T* out, double ratio, int64_t 
     std::memcpy(out, weights, n * sizeof(W));
 }
 
-double ratio_within(double radius, double norm) { return norm > 0 ? std::min(1.0, radius / norm) : 0.0; }
-
-double radius_of(const Limits& limits, int64_t tensor, int64_t row) {
-  const auto radius = limits.radii[tensor];
-  return limits.closest ? std::max(radius, limits.closest[row]) : radius;
-}
-
-// long_rows_only: those that are longer than a piece; the others are projected already.
-void project_pieces(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits,
+// long_rows_only: only rows that are longer than a piece, because the others are already projected.
+void project_pieces(const Batch& batch, RatioOf ratio_of, const Distances& distances, const Limits& limits,
                     bool long_rows_only) {
   const bool clean = *batch.report == kAllFinite;
-  for_each_piece<true>(batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor,
-                                  auto out) {
-    if (long_rows_only && tensor.pieces_per_row == 1) return;
-    const int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
-    for (int64_t row = 0; row < piece.rows; ++row) {
-      const auto all_rows = tensor.first_row + piece.row + row;
-      const auto norm = ratio_from == RatioOf::kRow ? distances.rows[all_rows] : distances.max[piece.tensor];
-      const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), norm) : 1.0;
-      write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
-    }
-  });
+  for_each_piece<true>(
+      batch, [&](auto, const auto& piece, const auto& tensor, auto weights, auto anchor, auto out) {
+        if (long_rows_only && tensor.pieces_per_row == 1) return;
+        const int64_t run = tensor.pieces_per_row > 1 ? piece.size : tensor.layout.cols;
+        for (int64_t row = 0; row < piece.rows; ++row) {
+          const auto all_rows = tensor.first_row + piece.row + row;
+          const auto distance = limited_distance(ratio_of, distances, piece.tensor, all_rows);
+          const auto ratio = clean ? ratio_within(radius_of(limits, piece.tensor, all_rows), distance) : 1.0;
+          write_run(weights + row * run, anchor + row * run, out + row * run, ratio, run);
+        }
+      });
 }
 
-void project(const Batch& batch, RatioOf ratio_from, const Distances& distances, const Limits& limits) {
-  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/false);
+void project(const Batch& batch, RatioOf ratio_of, const Distances& distances, const Limits& limits) {
+  project_pieces(batch, ratio_of, distances, limits, /*long_rows_only=*/false);
 }
 
-void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, const Distances& distances,
+void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_of, const Distances& distances,
                          const Limits& limits) {
-  const bool at_once = ratio_from == RatioOf::kRow, clean = *batch.report == kAllFinite;
+  const bool at_once = ratio_of == RatioOf::kRow, clean = *batch.report == kAllFinite;
   const auto sum = [norm](auto weights, auto anchor, auto, int64_t n) {
     return std::array{row_sum(norm, weights, anchor, n)};
   };
@@ -292,7 +290,7 @@ void measure_and_project(const Batch& batch, RowNorm norm, RatioOf ratio_from, c
   };
   reduce_rows<true, 1>(batch, {distances.rows}, sum, write);
   finish_distances(batch, norm, distances);
-  project_pieces(batch, ratio_from, distances, limits, /*long_rows_only=*/at_once);
+  project_pieces(batch, ratio_of, distances, limits, /*long_rows_only=*/at_once);
 }
 
 void interpolate(const Batch& batch, const double* ratios) {
@@ -302,25 +300,20 @@ void interpolate(const Batch& batch, const double* ratios) {
   });
 }
 
-// Σ over the rows that count of dot / norm: `distances` says which count, `divisors` by what to divide.
-void finish_radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+// Σ dot / divisor over the rows that count according to `distances`.
+void finish_radius_gradients(const Batch& batch, RatioOf ratio_of, Rows which, const Distances& distances,
                              const Distances& divisors, const double* radii, const double* row_dots,
                              double* result) {
-  const auto counts = [which](double radius, double norm) {
-    return which == Rows::kAll ||
-           (norm > 0 && (radius < norm || (which == Rows::kAtOrBeyond && radius == norm)));
-  };
   for (int32_t k = 0; k < tensors_of(batch); ++k) {
     const auto& tensor = batch.plan->tensors[k];
     double total = 0;
     bool finite = true;
     for (auto row = tensor.first_row; row < tensor.first_row + tensor.layout.rows; ++row) {
-      const auto norm_of = [&](const Distances& from) {
-        return ratio_from == RatioOf::kRow ? from.rows[row] : from.max[k];
-      };
-      const auto divisor = norm_of(divisors);
+      const auto divisor = limited_distance(ratio_of, divisors, k, row);
+      const bool included =
+          divisor > 0 && counts(which, radii[k], limited_distance(ratio_of, distances, k, row));
       finite = finite && std::isfinite(row_dots[row]);
-      total += divisor > 0 && counts(radii[k], norm_of(distances)) ? row_dots[row] / divisor : 0.0;
+      total += included ? row_dots[row] / divisor : 0.0;
     }
     result[k] = total;
     if (!finite) report(batch, code_of_gradient(tensors_of(batch), k));
@@ -332,16 +325,16 @@ double row_dot(const W* weights, const A* anchor, const T* gradient, int64_t n) 
   return gradient ? dot(gradient, weights, anchor, n) : 0.0;
 }
 
-void radius_gradients(const Batch& batch, RatioOf ratio_from, Rows which, const Distances& distances,
+void radius_gradients(const Batch& batch, RatioOf ratio_of, Rows which, const Distances& distances,
                       const double* radii, double* row_dots, double* result) {
   const auto dots = []<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
     return std::array{row_dot(weights, anchor, static_cast<const T*>(gradient), n)};
   };
   reduce_rows<true, 1>(batch, {row_dots}, dots, kNothingMore);
-  finish_radius_gradients(batch, ratio_from, which, distances, distances, radii, row_dots, result);
+  finish_radius_gradients(batch, ratio_of, which, distances, distances, radii, row_dots, result);
 }
 
-void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_from, Rows which,
+void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_of, Rows which,
                               const Distances& distances, const double* radii, const Distances& now,
                               double* row_dots, double* result) {
   const auto both = [norm]<class T>(auto weights, auto anchor, T* gradient, int64_t n) {
@@ -350,7 +343,7 @@ void measure_radius_gradients(const Batch& batch, RowNorm norm, RatioOf ratio_fr
   };
   reduce_rows<true, 2>(batch, {now.rows, row_dots}, both, kNothingMore);
   finish_distances(batch, norm, now);
-  finish_radius_gradients(batch, ratio_from, which, distances, now, radii, row_dots, result);
+  finish_radius_gradients(batch, ratio_of, which, distances, now, radii, row_dots, result);
 }
 
 void add_displacement(const Batch& batch, double factor) {

@@ -1,4 +1,4 @@
-// The radii's arithmetic on CUDA: a block or two.
+// The optimizer of the radii on CUDA: one thread per radius, a block or two in all.
 #include "tpgm/kernels/launch.cuh"
 #include "tpgm/kernels/radii_math.h"
 

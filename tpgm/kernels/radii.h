@@ -1,4 +1,4 @@
-// The arithmetic of the radii: a few numbers for each tensor, all in one launch. Raw pointers in, no torch.
+// The optimizer of the radii: a few numbers per tensor, updated in one launch. Raw pointers in, no torch.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace tpgm::kernels {
 
-/// What there is to know about a radius, rows of one array: what the optimizer moves (γ, or γ / max n), γ
-/// itself, Adam's moments and step count, and the largest distance that γ was last clamped to.
+/// The rows of the array that holds all numbers of the radii: the learned parameter (γ, or γ / max n), γ
+/// itself, Adam's moments and step count, and the largest distance, to which γ was last clamped.
 enum RadiiRow : int { kLearned, kRadius, kFirstMoment, kSecondMoment, kSteps, kLargest, kRadiiRows };
 
 inline constexpr double kLowestRadius = 1e-8;
@@ -17,32 +17,32 @@ inline constexpr double kLowestRadius = 1e-8;
 struct RadiiCall {
   int64_t count = 0;
   double* numbers = nullptr;  // kRadiiRows rows
-  double* saved = nullptr;    // the same, to come back to
-  double* learned = nullptr;  // null: numbers' own; else an optimizer's that is not ours
-  bool relative = false;      // what is learned is γ / max n
+  double* saved = nullptr;    // a copy of the numbers, to restore
+  double* learned = nullptr;  // null: row kLearned; else the parameter of another optimizer
+  bool relative = false;      // the learned parameter is γ / max n
 
-  /// Where this is not clean (see Batch::report), step() and clamp() put the saved numbers back and do
-  /// nothing else. With `save` they save the numbers as they are before anything.
+  /// If this report is not clean (see Batch::report), step() and clamp() restore the saved numbers and do
+  /// nothing else. With `save` they first save the numbers.
   const int32_t* report = nullptr;
   bool save = false;
 
   void* stream = nullptr;  // CUDA: the cudaStream_t
 };
 
-/// A step of Adam along the gradient of a loss by γ, plus those of mu · Σ γ² and of
-/// tv · Σ |α − α of the tensor before|, α = γ / max n. A tensor that has not moved gets no gradient.
+/// A step of Adam along dL/dγ plus the gradients of mu · Σ γ² and of tv · Σ |α_i − α_{i−1}|, α = γ / max n.
+/// The gradient of a tensor that has not moved is 0.
 struct RadiiStep {
   const double* radius_gradients = nullptr;  // dL/dγ
-  const double* largest = nullptr;           // max n where they were taken
+  const double* largest = nullptr;           // max n of the weights at which they were taken
   double mu = 0, tv = 0;
-  const int64_t* before = nullptr;  // the neighbours of each tensor in its group; -1: none
+  const int64_t* before = nullptr;  // the indices of each tensor's neighbours in its group; -1: none
   const int64_t* behind = nullptr;
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0;
-  double* gradient = nullptr;  // not null: write what the step would be along, and take none
+  double* gradient = nullptr;  // not null: write the gradient here, and take no step
 };
 
-/// What is learned before the first step: half of the smallest distance, or `eps`; as a ratio, over the
-/// largest.
+/// The initial learned parameter: half of the smallest distance, or `eps`; divided by the largest distance if
+/// it is a ratio.
 struct RadiiStart {
   const double* smallest = nullptr;
   const double* largest = nullptr;
@@ -53,11 +53,11 @@ struct RadiiStart {
 struct RadiiBackend {
   void (*start)(const RadiiCall&, const RadiiStart&);
   void (*step)(const RadiiCall&, const RadiiStep&);
-  /// γ into [1e-8, largest], or from below alone where that is null; the lower limit holds where they cross.
+  /// Clamps γ to [1e-8, largest]; without an upper limit if `largest` is null, and to 1e-8 where it is less.
   void (*clamp)(const RadiiCall&, const double* largest);
-  /// Puts the saved numbers back.
+  /// Restores the saved numbers.
   void (*restore)(const RadiiCall&);
-  /// Notes `code` in the report if the value is not finite.
+  /// Reports `code` if the value is not finite.
   void (*expect_finite)(const double* value, int32_t code, int32_t* report, void* stream);
 };
 

@@ -1,4 +1,4 @@
-// The radii's arithmetic on the CPU.
+// The optimizer of the radii on the CPU.
 #include <algorithm>
 
 #include "tpgm/kernels/radii_math.h"

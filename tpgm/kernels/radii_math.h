@@ -1,4 +1,4 @@
-// One radius at a time, for the CPU and for CUDA.
+// The arithmetic of one radius, for the CPU and for CUDA.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ TPGM_ANYWHERE inline void save_one(const RadiiCall& call, int64_t k) {
   for (int64_t row = 0, at = k; row < kRadiiRows; ++row, at += call.count) call.saved[at] = call.numbers[at];
 }
 
-/// What a step or a clamp does first with radius k; false if the rest of it is not to happen.
+/// The first part of a step or clamp of radius k. False if it must stop there: something was not finite.
 TPGM_ANYWHERE inline bool save_or_restore(const RadiiCall& call, int64_t k) {
   const bool clean = call.report == nullptr || *call.report == kAllFinite;
   if (call.save)
@@ -32,7 +32,7 @@ TPGM_ANYWHERE inline bool save_or_restore(const RadiiCall& call, int64_t k) {
 TPGM_ANYWHERE inline void start_one(const RadiiCall& call, const RadiiStart& start, int64_t k) {
   double first = start.half ? start.smallest[k] / 2 : start.eps;
   if (call.relative) {
-    // A tensor that has not moved yet starts where it would if all its rows were equally far.
+    // A tensor that has not moved yet starts as if all its rows were equally far.
     const double unmoved = start.half ? 0.5 : start.eps;
     first = start.largest[k] > 0 ? first / start.largest[k] : unmoved;
   }
@@ -41,7 +41,7 @@ TPGM_ANYWHERE inline void start_one(const RadiiCall& call, const RadiiStart& sta
 
 TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, int64_t first,
                                          int64_t second) {
-  // Nearer than the lowest radius, that is a constant.
+  // Of a tensor nearer than the lowest radius the ratio is a constant.
   if (first < 0 || second < 0 || step.largest[first] < kLowestRadius || step.largest[second] < kLowestRadius)
     return 0;
   const double* radii = call.numbers + kRadius * call.count;

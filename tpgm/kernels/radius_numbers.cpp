@@ -37,7 +37,7 @@ RadiiCall RadiusNumbers::call(void* stream) const {
   return {count_, numbers_, saved_, learned_, rule_.relative, learned_ ? nullptr : report_, false, stream};
 }
 
-// The first one after remember() saves.
+// The first call after remember() saves.
 RadiiCall RadiusNumbers::saving_call(void* stream) {
   auto result = call(stream);
   result.save = std::exchange(saves_, false);
@@ -69,7 +69,7 @@ void RadiusNumbers::gradient(const double* radius_gradients, const double* large
 }
 
 void RadiusNumbers::restore(void* stream) {
-  if (!std::exchange(saves_, false)) backend_.restore(call(stream));  // else nothing has moved them yet
+  if (!std::exchange(saves_, false)) backend_.restore(call(stream));  // else no call has changed them yet
 }
 
 }  // namespace tpgm::kernels

@@ -1,5 +1,5 @@
-// The numbers of all radii: how they start, how they move, and the way back when something was not finite.
-// Pointers in, no torch: LibTorch (core/radii.h) and other bindings are thin adapters of this.
+// The radii of all tensors and the state of their optimizer: initialization, steps, and rollback after a NaN
+// or Inf. Pointers in, no torch: bindings, such as LibTorch's in core/radii.h, are thin adapters of this.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,44 @@
 
 namespace tpgm::kernels {
 
-/// What radii do; core's RadiiOptions say what each means.
+/// The options of the radii; core's RadiiOptions documents them.
 struct RadiusRule {
-  bool start_at_half = true;  // of the smallest distance; else at eps
+  bool start_at_half = true;  // start at half of the smallest distance; else at eps
   double eps = 1e-8;
-  bool relative = false;  // what is learned is γ / max n
+  bool relative = false;  // the learned parameter is γ / max n
   double lr = 1e-2, mu = 0, tv = 0;
 };
 
-/// The radii of some tensors, moved by Adam. Arrays have a float64 for each tensor, on the backend's device;
-/// kernels run on `stream` (CUDA: a cudaStream_t).
+/// One radius per tensor, updated by Adam. Arrays have one float64 per tensor, on the backend's device; CUDA
+/// kernels run asynchronously on `stream` (a cudaStream_t).
 class RadiusNumbers {
  public:
-  /// `groups` names the group of each tensor, in model order, for `tv`. `numbers` is an array of
-  /// size(groups), as RadiiRow divides it; zeros at first. `report` (see finite_code.h) may be null: then
-  /// nothing is ever known not to be finite. They outlive this, as does the memory.
+  /// `groups` names the group of each tensor, in model order, for `tv`. `numbers` is an array of size(groups)
+  /// zeros, with the rows of RadiiRow. `report` (see finite_code.h) may be null: then everything counts as
+  /// finite. All of them must outlive this object, as must the memory.
   RadiusNumbers(const RadiiBackend& backend, const RadiusRule& rule, const std::vector<std::string>& groups,
                 double* numbers, const int32_t* report, const Memory& memory);
   static int64_t size(const std::vector<std::string>& groups) {
     return kRadiiRows * static_cast<int64_t>(groups.size());
   }
 
-  /// What is learned lives there, and another optimizer than ours moves it; its owner looks at the report.
-  /// Null: it is ours again.
+  /// Moves the learned parameter to `learned`, for an optimizer of the caller, who must check the report
+  /// before each step. Null undoes this.
   void learn_elsewhere(double* learned) { learned_ = learned; }
 
-  /// The first radii, before clamp().
+  /// Initializes the radii. Call clamp() after it.
   void start(const double* smallest, const double* largest, void* stream);
-  /// γ into [1e-8, largest]; null: from below alone.
+  /// Clamps γ to [1e-8, largest]; null: without an upper limit.
   void clamp(const double* largest, void* stream);
-  /// A step along dL/dγ (taken at `largest`) and the gradients of mu and tv; clamp() comes after it.
+  /// An optimizer step along dL/dγ (taken at weights with `largest`) plus the gradients of mu and tv. Call
+  /// clamp() after it.
   void step(const double* radius_gradients, const double* largest, void* stream);
-  /// What that step would be along, for another optimizer.
+  /// Writes the gradient of that step to `result`, for another optimizer.
   void gradient(const double* radius_gradients, const double* largest, double* result, void* stream);
 
-  /// A point to come back to. It costs nothing: the next clamp() or step() keeps the numbers as it finds
-  /// them. From then on one that finds something in the report puts them back, and so does restore().
+  /// Sets a point to roll back to. This costs nothing: the next clamp() or step() saves the numbers before it
+  /// changes them. A later clamp() or step() that finds the report not clean restores them, as does
+  /// restore().
   void remember() { saves_ = true; }
   void restore(void* stream);
 
@@ -59,7 +61,7 @@ class RadiusNumbers {
   const int64_t count_;
   double *numbers_, *saved_, *learned_ = nullptr;
   const int32_t* report_;
-  const int64_t *before_, *behind_;  // the neighbours of each in its group; -1: none
+  const int64_t *before_, *behind_;  // see RadiiStep
   bool saves_ = false;
 };
 

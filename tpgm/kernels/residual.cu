@@ -1,10 +1,10 @@
-// A transformer's passes on CUDA.
+// The passes of a transformer on CUDA.
 //
-// Normalisations give a row to a warp (a wide one, in the backward pass, to two): the row stays in registers,
-// four elements side by side to a lane, so that a warp's accesses are whole lines in fp32 and in bf16.
-// Everything else moves 16 bytes at a time. Column sums ride along in registers: a few blocks stay on the GPU
-// for the whole matrix, each leaves one row of partial sums, and a second, small launch adds these up in
-// their order.
+// In LayerNorm a warp processes a row (two warps a wide row in the backward pass). The row stays in
+// registers, four consecutive elements per lane, so that the accesses of a warp are whole cache lines in fp32
+// and in bf16. All other kernels move 16 bytes at a time. Column sums are accumulated in registers: a few
+// blocks process the whole matrix, each writes one row of partial sums, and a second, small launch adds these
+// in a fixed order.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -20,17 +20,17 @@ namespace tpgm::kernels {
 namespace {
 
 constexpr int kMaxPartials = 512;     // rows of partial sums
-constexpr int kForwardThreads = 128;  // of add_layer_norm: rows are independent, so blocks are small
-constexpr int kThreads = 256;         // of the activations and column sums
-constexpr int kActivateVectors = 4;   // 16-byte loads in flight in a thread, and
-constexpr int kGradientRows = 4;      // rows of two such loads, and
-constexpr int kColumnRows = 4;        // of one
-constexpr int kGradientBlocks = 3;    // of the activation's gradient, on one multiprocessor
+constexpr int kForwardThreads = 128;  // add_layer_norm: rows are independent, so blocks are small
+constexpr int kThreads = 256;         // activations and column sums
+constexpr int kActivateVectors = 4;   // activate: 16-byte loads in flight per thread
+constexpr int kGradientRows = 4;      // activate_backward: rows in flight per thread, with two loads each
+constexpr int kColumnRows = 4;        // column_sums: rows in flight per thread, with one load each
+constexpr int kGradientBlocks = 3;    // activate_backward: blocks per multiprocessor
 constexpr int kColumnBlocks = 5;
 constexpr int kCombineLanes = 16;  // threads that share a column of partial sums
 
-// N elements as they lie in memory, read and written at once. Words, because the compiler would give each
-// bf16 a register of its own.
+// N consecutive elements, read and written at once. In words, because the compiler would use a register for
+// each bf16.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   unsigned words[sizeof(T) * N / 4];
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(kForwardThreads) add_layer_norm_kernel(const A
   }
 }
 
-// The sums over the threads that share a row, in each of them. `shared` has two floats for every warp of the
-// block, and is another one in the next row, so that one barrier is enough.
+// The sums over the threads that share a row (a team), in each of them. `shared` has two floats per warp of
+// the block. Alternate between two such arrays from row to row: then one barrier is enough.
 template <int kWarps>
 __device__ float2 team_sum(float2 value, float2* shared) {
   value = {warp_sum(value.x), warp_sum(value.y)};
@@ -166,10 +166,9 @@ __device__ float2 team_sum(float2 value, float2* shared) {
   return value;
 }
 
-// Adds up what the teams of a block hold of their columns, in the teams' order, and writes it to `to`
-// [cols].
+// Writes the column sums of a block to `to` [cols]: adds the sums of its teams, in their order.
 template <int kFours, int kTeam>
-__device__ void leave(const float (&sums)[kFours][4], float* shared, float* to, int cols) {
+__device__ void write_sums(const float (&sums)[kFours][4], float* shared, float* to, int cols) {
   const int team = static_cast<int>(threadIdx.x) / kTeam, lane = static_cast<int>(threadIdx.x) % kTeam;
   __syncthreads();
 #pragma unroll
@@ -186,7 +185,7 @@ __device__ void leave(const float (&sums)[kFours][4], float* shared, float* to, 
   }
 }
 
-// As many threads as find room for what they hold: three sums and a row.
+// The number of threads for whose registers (three sums and a row) there is room.
 template <int kFours, int kWarps>
 constexpr int kBackwardThreads = kFours > 6 || kWarps > 1 ? 256 : 384;
 
@@ -259,18 +258,18 @@ __global__ void __launch_bounds__(kBackwardThreads<kFours, kWarps>, 1)
     }
   }
   float* to = partials + static_cast<int64_t>(blockIdx.x) * 3 * cols;
-  leave<kFours, kTeam>(d_weight, shared, to, cols);
-  leave<kFours, kTeam>(d_shift, shared, to + cols, cols);
-  leave<kFours, kTeam>(d_bias, shared, to + 2 * cols, cols);
+  write_sums<kFours, kTeam>(d_weight, shared, to, cols);
+  write_sums<kFours, kTeam>(d_shift, shared, to + cols, cols);
+  write_sums<kFours, kTeam>(d_bias, shared, to + 2 * cols, cols);
 }
 
-// Three results, each [cols]; null where nobody wants it. A parameter that is indexed at run time would be
-// copied to local memory first, so nobody does.
+// Three results of [cols]; null: not wanted. Never index this at run time: the compiler would then copy the
+// parameter to local memory.
 struct Combined {
   float* to[3];
 };
 
-// partials [count, width], the results' columns beside each other.
+// Adds the rows of partials [count, width], whose columns are those of the results, concatenated.
 __global__ void __launch_bounds__(32 * kCombineLanes)
     combine_kernel(const float* partials, int count, int width, int cols, Combined results) {
   __shared__ float shared[kCombineLanes][32];
@@ -307,9 +306,9 @@ __device__ float power_of_two(float x) {
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kQuickScale = 1.702f;
 
-// Φ(x) of the normal distribution and exp(−x²/2), to a relative 2⁻²⁰: what is left of bf16's eight bits then
-// rounds as if Φ were exact, also far out on the left, where 1 + erf cancels. Φ(−u) = exp(−u²/2)·q(u), where
-// q is a polynomial in 1 / (1 + 0.36u) fitted for the least relative error.
+// Φ(x) of the normal distribution and exp(−x²/2), with a relative error of 2⁻²⁰: bf16 results round as if Φ
+// were exact, also for large negative x, where 1 + erf cancels. Φ(−u) = exp(−u²/2)·q(u), where q is a
+// polynomial in 1 / (1 + 0.36u) fitted for the least relative error.
 __device__ float2 normal_of(float x, __nv_bfloat16) {
   const float t = reciprocal(fmaf(0.36f, fabsf(x), 1.0f));
   const float density = power_of_two(x * x * (-0.5f * kLog2E));
@@ -333,11 +332,13 @@ __device__ float sigmoid_of(float x, float) { return 1.0f / (1.0f + expf(-x)); }
 
 template <Unit kUnit, class T>
 __device__ float value_at(float x, T type) {
+  static_assert(kUnit == Unit::kGelu || kUnit == Unit::kQuickGelu);
   return x * (kUnit == Unit::kGelu ? normal_of(x, type).x : sigmoid_of(kQuickScale * x, type));
 }
 
 template <Unit kUnit, class T>
-__device__ float slope_at(float x, T type) {
+__device__ float derivative_at(float x, T type) {
+  static_assert(kUnit == Unit::kGelu || kUnit == Unit::kQuickGelu);
   if constexpr (kUnit == Unit::kGelu) {
     constexpr float kDensity = 0.3989422804014327f;  // 1 / sqrt(2π)
     const float2 normal = normal_of(x, type);
@@ -347,9 +348,6 @@ __device__ float slope_at(float x, T type) {
     return fmaf(kQuickScale * x * sigmoid, 1.0f - sigmoid, sigmoid);
   }
 }
-
-template <class T>
-constexpr int kVector = 16 / sizeof(T);
 
 template <class T, Unit kUnit>
 __global__ void __launch_bounds__(kThreads) activate_kernel(const T* x, T* y, int64_t vectors) {
@@ -370,8 +368,8 @@ __global__ void __launch_bounds__(kThreads) activate_kernel(const T* x, T* y, in
   }
 }
 
-// Where a block works: one slab of columns, a lane's 16 bytes wide, and every gridDim.y-th group of rows, so
-// that all blocks walk side by side through the matrix.
+// The part of a matrix that a block processes: a slab of columns, 16 bytes per lane, and every gridDim.y-th
+// group of rows, so that all blocks move through the matrix together.
 template <class T, int kRows>
 struct Walk {
   static constexpr int kWarps = kThreads / 32, kStep = kWarps * kRows;
@@ -387,8 +385,8 @@ struct Walk {
   __device__ int64_t first() const { return static_cast<int64_t>(blockIdx.y) * kStep + warp; }
   __device__ int64_t step() const { return static_cast<int64_t>(gridDim.y) * kStep; }
 
-  // The block's sums of its columns, in the order of its warps.
-  __device__ void leave(const float (&sums)[kVector<T>], float* to) const {
+  // Writes the column sums of the block: adds those of its warps, in their order.
+  __device__ void write_sums(const float (&sums)[kVector<T>], float* to) const {
     __shared__ alignas(32) float shared[kWarps][32 * kVector<T>];
     store(&shared[warp][threadIdx.x % 32 * kVector<T>], sums);
     __syncthreads();
@@ -420,12 +418,12 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks)
 #pragma unroll
       for (int k = 0; k < kGradientRows; ++k) {
         if (const auto row = first + k * walk.kWarps; row < rows) {
-          float values[kVector<T>], slopes[kVector<T>];
-          unpack(read[k], slopes);
+          float values[kVector<T>], inputs[kVector<T>];
+          unpack(read[k], inputs);
           unpack(gradient[k], values);
 #pragma unroll
           for (int i = 0; i < kVector<T>; ++i) {
-            values[i] *= slope_at<kUnit>(slopes[i], T{});
+            values[i] *= derivative_at<kUnit>(inputs[i], T{});
             sums[i] += values[i];
           }
           store(dx + row * cols + walk.column, values);
@@ -433,7 +431,7 @@ __global__ void __launch_bounds__(kThreads, kGradientBlocks)
       }
     }
   }
-  walk.leave(sums, partials + static_cast<int64_t>(blockIdx.y) * cols);
+  walk.write_sums(sums, partials + static_cast<int64_t>(blockIdx.y) * cols);
 }
 
 template <class T>
@@ -466,7 +464,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks)
       }
     }
   }
-  walk.leave(sums, partials + (static_cast<int64_t>(blockIdx.y) * args.parts + part) * args.cols);
+  walk.write_sums(sums, partials + (static_cast<int64_t>(blockIdx.y) * args.parts + part) * args.cols);
 }
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -482,7 +480,7 @@ void combine(const float* partials, int64_t count, int64_t width, int64_t cols, 
 template <int kValue>
 using Constant = std::integral_constant<int, kValue>;
 
-// Calls f(a value of the branch's type).
+// Calls f(T{}) with the type of the branch.
 template <class F>
 void with_type(DType type, F f) {
   if (type == DType::kBFloat16)
@@ -495,13 +493,15 @@ void with_type(DType type, F f) {
 
 template <class F>
 void with_unit(Unit unit, F f) {
-  if (unit == Unit::kGelu)
-    f(std::integral_constant<Unit, Unit::kGelu>{});
-  else
-    f(std::integral_constant<Unit, Unit::kQuickGelu>{});
+  switch (unit) {
+    case Unit::kGelu:
+      return f(std::integral_constant<Unit, Unit::kGelu>{});
+    case Unit::kQuickGelu:
+      return f(std::integral_constant<Unit, Unit::kQuickGelu>{});
+  }
 }
 
-// Calls f(the least constant that a number may be rounded up to).
+// Calls f with the least of the constants that is not less than `number`.
 template <int kFirst, int... kRest, class F>
 void rounded_up(int64_t number, F f) {
   if constexpr (sizeof...(kRest) > 0) {
@@ -567,7 +567,7 @@ void activate(const Activate& args, void* stream) {
   });
 }
 
-// How many blocks share the rows of a slab, so that all slabs together fill the GPU once.
+// The number of blocks that share the rows of a slab, such that all slabs together fill the GPU once.
 int64_t blocks_per_slab(int64_t slabs, int per_multiprocessor, int64_t rows, int rows_at_once) {
   const auto fitting =
       static_cast<int64_t>(multiprocessors()) * per_multiprocessor / std::max<int64_t>(1, slabs);

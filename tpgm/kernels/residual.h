@@ -1,10 +1,10 @@
-// What a transformer does between its matrix products, all of it bound by memory: the residual addition with
-// the LayerNorm that follows it, the MLP's activation, and the gradients of weights and biases, which
-// come out of the passes that make the gradients of the activations. Raw pointers in, no torch.
+// The passes of a transformer between its GEMMs, all of them bound by memory: the residual addition fused
+// with the LayerNorm that follows it, the activation of the MLP, and column sums. The backward passes also
+// give the gradients of weights and biases, without another pass. Raw pointers in, no torch.
 //
-// The residual *stream* is summed up in one type and its *branches* are computed in another: fp32 and bf16
-// under autocast. Matrices are dense rows. Sums are combined in an order that depends on the shapes and the
-// device alone, so two runs on one device agree bit for bit.
+// The residual *stream* (x and its sums) has one type and the *branches* (attention and MLP) have another:
+// fp32 and bf16 under autocast. Matrices are row-major and dense. Sums are combined in an order that depends
+// on the shapes and the device alone, so two runs on one device are bit-exact.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace tpgm::kernels {
 
-/// CUDA: kFloat32 with kBFloat16 or kFloat32. CPU: these, or both kFloat64. Means, weights, biases and all
-/// their gradients have the stream's type.
+/// CUDA: a stream of kFloat32 with branches of kBFloat16 or kFloat32. CPU: these, or both kFloat64. Means,
+/// weights, biases and all their gradients have the type of the stream.
 struct StreamTypes {
   DType stream = DType::kFloat32;
   DType branch = DType::kFloat32;
@@ -26,37 +26,38 @@ struct AddLayerNorm {
   StreamTypes types;
   int64_t rows = 0, cols = 0;
   const void* x = nullptr;
-  const void* branch = nullptr;  // or null: sum is x, and is not written
+  const void* branch = nullptr;  // null: the sum is x itself and is not written
   const void* bias = nullptr;    // [cols], or null
   const void* weight = nullptr;  // [cols], as is shift
   const void* shift = nullptr;
   double eps = 0;
   void* sum = nullptr;
-  void* normed = nullptr;  // of the branch's type
+  void* normed = nullptr;  // in the type of the branch
   void* mean = nullptr;    // [rows], as is rstd
   void* rstd = nullptr;
 };
 
-/// dx is the gradient of x, and of branch + bias as well.
+/// dx is the gradient of x and also of branch + bias.
 struct AddLayerNormBackward {
   StreamTypes types;
   int64_t rows = 0, cols = 0;
   const void* d_normed = nullptr;
-  const void* d_sum = nullptr;  // or null: nobody else read the sum
+  const void* d_sum = nullptr;  // null: the sum had no other use
   const void* sum = nullptr;
   const void* mean = nullptr;
   const void* rstd = nullptr;
   const void* weight = nullptr;
   void* dx = nullptr;
-  void* d_branch = nullptr;  // or null; dx in the branch's type
+  void* d_branch = nullptr;  // not null: dx in the type of the branch
   void* d_weight = nullptr;  // [cols], as are the two below
   void* d_shift = nullptr;
   void* d_bias = nullptr;  // or null
 };
 
-enum class Unit : uint8_t { kGelu, kQuickGelu };  // with erf; x·sigmoid(1.702x)
+/// The activation of an MLP: GELU with erf, or CLIP's x·sigmoid(1.702x).
+enum class Unit : uint8_t { kGelu, kQuickGelu };
 
-/// y = unit(x), or its gradient.
+/// y = unit(x), or the gradient of x.
 struct Activate {
   DType dtype = DType::kFloat32;  // of x, y and dy
   Unit unit = Unit::kGelu;
@@ -68,7 +69,7 @@ struct Activate {
   void* d_bias = nullptr;    // backward: [cols], the column sums of the gradient, float (kFloat64: double)
 };
 
-/// The column sums of up to kMaxParts matrices beside each other.
+/// The column sums of up to kMaxParts matrices side by side: the gradient of a bias.
 struct ColumnSums {
   static constexpr int kMaxParts = 3;
   DType dtype = DType::kFloat32;
@@ -77,15 +78,15 @@ struct ColumnSums {
   const void* from[kMaxParts] = {};
   int64_t stride[kMaxParts] = {};  // elements from one row to the next
   void* sums = nullptr;            // [parts · cols], float (kFloat64: double)
-  void* beside = nullptr;          // not null: [rows, parts · cols], gets the matrices themselves
+  void* beside = nullptr;          // not null: [rows, parts · cols] ← the matrices, concatenated
 };
 
 struct ResidualBackend {
-  /// Columns, and strides, must be a multiple of this and not more than that; pointers are aligned to 16
-  /// bytes.
+  /// `cols` and strides must be multiples of `multiple_of`; LayerNorm takes at most `most_norm_cols`.
+  /// Pointers are aligned to 16 bytes.
   int64_t multiple_of, most_norm_cols;
-  /// Bytes of the scratch memory that a backward pass or column sums over so many columns need: `sums` is 3
-  /// for AddLayerNormBackward, 1 for the activation's, ColumnSums::parts for those.
+  /// The size of `scratch` for so many columns. `sums` is 3 for add_layer_norm_backward, 1 for
+  /// activate_backward, and ColumnSums::parts for column_sums.
   int64_t (*scratch_bytes)(int64_t cols, int sums);
 
   void (*add_layer_norm)(const AddLayerNorm&, void* stream);
@@ -95,7 +96,7 @@ struct ResidualBackend {
   void (*column_sums)(const ColumnSums&, void* scratch, void* stream);
 };
 
-/// The CPU's is the oracle: plain loops.
+/// Plain loops: the oracle for CUDA.
 const ResidualBackend& residual_cpu();
 const ResidualBackend& residual_cuda();
 

@@ -1,4 +1,4 @@
-// A transformer's passes as plain loops: what the CUDA kernels are held against, and gradients in double.
+// The passes of a transformer as plain loops, with sums in double: the oracle for CUDA.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -35,7 +35,7 @@ void with_type(DType type, F f) {
   }
 }
 
-// Calls f(a value of the stream's type, one of the branch's).
+// Calls f(S{}, B{}) with the types of stream and branch.
 template <class F>
 void with_types(const StreamTypes& types, F f) {
   if (types.stream == DType::kFloat64) return f(double{}, double{});
@@ -114,14 +114,25 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double normal(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 
 double value_at(Unit unit, double x) {
-  return x * (unit == Unit::kGelu ? normal(x) : sigmoid(kQuickScale * x));
+  switch (unit) {
+    case Unit::kGelu:
+      return x * normal(x);
+    case Unit::kQuickGelu:
+      return x * sigmoid(kQuickScale * x);
+  }
+  return NAN;
 }
 
-double slope_at(Unit unit, double x) {
-  if (unit == Unit::kGelu)
-    return normal(x) + x * std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-  const double s = sigmoid(kQuickScale * x);
-  return s + kQuickScale * x * s * (1 - s);
+double derivative_at(Unit unit, double x) {
+  switch (unit) {
+    case Unit::kGelu:
+      return normal(x) + x * std::exp(-0.5 * x * x) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+    case Unit::kQuickGelu: {
+      const double s = sigmoid(kQuickScale * x);
+      return s + kQuickScale * x * s * (1 - s);
+    }
+  }
+  return NAN;
 }
 
 void activate(const Activate& args, void*) {
@@ -139,7 +150,7 @@ void activate_backward(const Activate& args, void*, void*) {
     for (int64_t row = 0; row < args.rows; ++row) {
       for (int64_t i = 0; i < args.cols; ++i) {
         const int64_t at = row * args.cols + i;
-        const double dx = load<T>(args.dy, at) * slope_at(args.unit, load<T>(args.x, at));
+        const double dx = load<T>(args.dy, at) * derivative_at(args.unit, load<T>(args.x, at));
         sums[i] += dx;
         store<T>(args.y, at, static_cast<Compute<T>>(dx));
       }

@@ -36,7 +36,7 @@ Batch TensorBatch::call(const std::vector<Operands>& operands, void* stream) con
           tickets_, report_,         parallel_for_,  stream};
 }
 
-// Kernels read what they are not asked to write.
+// Kernels only read the distances that a call takes as const.
 Distances TensorBatch::split(const double* distances) const {
   auto* rows = const_cast<double*>(distances);
   return {rows, rows + smallest_at(), rows + largest_at()};

@@ -1,5 +1,6 @@
-// Tensors beside their anchors as one batch: the bookkeeping around the projection's kernels. Pointers in, no
-// torch: LibTorch (core/displacements.h) and other bindings are thin adapters of this.
+// All constrained tensors and their anchors as one batch: the plan, the pointers and the scratch memory of
+// the projection kernels. Pointers in, no torch: bindings, such as LibTorch's in core/displacements.h, are
+// thin adapters of this.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,16 @@
 namespace tpgm::kernels {
 
 /// Owns what kernels need beside the tensors: the plan, on the host and on the device, and scratch memory.
-/// What is read and written comes with each call: `operands`, one for each tensor, and arrays of float64 on
-/// the backend's device. Kernels run on `stream` (CUDA: a cudaStream_t); on the CPU a call has run when it
-/// returns.
+/// Each call is given what it reads and writes: `operands`, one per tensor, and arrays of float64 on the
+/// backend's device. CUDA kernels run asynchronously on `stream` (a cudaStream_t); on the CPU a call is done
+/// when it returns.
 ///
-/// *Distances* are one array of distances_size() numbers: of all rows, tensor after tensor, then of each
-/// tensor's rows the smallest, then the largest.
+/// *Distances* are one array of distances_size() numbers: those of all rows, tensor after tensor, then the
+/// smallest of each tensor, then the largest of each tensor.
 class TensorBatch {
  public:
-  /// `report` (one number, of the backend's device) is where kernels note what is not finite; see
-  /// finite_code.h. It outlives this, as does the memory.
+  /// `report` (one number on the backend's device) is where kernels report NaN and Inf; see finite_code.h. It
+  /// must outlive this object, as must the memory.
   TensorBatch(const Backend& backend, const std::vector<Layout>& layouts, Norm norm, int32_t* report,
               const Memory& memory, ParallelFor parallel_for = {});
 
@@ -28,14 +29,14 @@ class TensorBatch {
   const Layout& layout(int64_t tensor) const { return plan_.tensors[static_cast<size_t>(tensor)].layout; }
 
   int64_t distances_size() const { return rows() + 2 * tensors(); }
-  int64_t smallest_at() const { return rows(); }  ///< in an array of distances
+  int64_t smallest_at() const { return rows(); }  ///< index in an array of distances
   int64_t largest_at() const { return rows() + tensors(); }
 
-  /// From now on no projection takes a row nearer to its anchor than `closest` (one number for each row,
-  /// which stays where it is), however small its radius.
+  /// From now on no projection brings a row nearer to its anchor than `closest` (one number per row), however
+  /// small its radius. The array must outlive this object.
   void keep_away(const double* closest) { closest_ = closest; }
 
-  /// See Backend for what each does.
+  /// These are documented at Backend.
   void measure(const std::vector<Operands>& operands, double* distances, void* stream);
   void project(const std::vector<Operands>& operands, const double* distances, const double* radii,
                void* stream);

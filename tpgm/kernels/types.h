@@ -1,4 +1,4 @@
-// What all kernels share: the types of elements, and how to run loops.
+// The types that all kernels share: element types, parallel loops and allocators.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace tpgm::kernels {
 
 enum class DType : uint8_t { kFloat64, kFloat32, kFloat16, kBFloat16 };
 
-/// What elements of type T are computed in.
+/// The type in which kernels compute with elements of type T.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// Runs body(begin, end) over [0, n) on as many threads as it likes.
+/// Runs body(begin, end) over parts of [0, n), on any number of threads.
 using ParallelFor = std::function<void(int64_t n, const std::function<void(int64_t, int64_t)>& body)>;
 
-/// Gives memory on a device, aligned for any type, that stays where it is for as long as the one who asked
-/// lives: with the `bytes` at `contents`, which is on the host, or zeros where that is null.
+/// Allocates device memory, aligned for any type, that must outlive the object it is given to. It holds a
+/// copy of the `bytes` at `contents` (host memory), or zeros if `contents` is null.
 using Memory = std::function<void*(size_t bytes, const void* contents)>;
 
 }  // namespace tpgm::kernels

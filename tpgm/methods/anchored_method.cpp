@@ -38,22 +38,11 @@ void AnchoredMethod::put(NamedTensors& state, const std::string& name, int64_t v
   state.insert(name, at::scalar_tensor(value, at::kLong));
 }
 
-void AnchoredMethod::put(NamedTensors& state, const std::string& prefix, const NamedTensors& part) {
-  for (const auto& item : part) state.insert(prefix + item.key(), item.value());
-}
-
 int64_t AnchoredMethod::get_int(const NamedTensors& state, const std::string& name) const {
   const auto* value = state.find(name);
   TORCH_CHECK(value && value->numel() == 1 && value->scalar_type() == at::kLong, "[", name_,
               "] the state has no '", name, "'; it was not saved by this method");
   return value->item<int64_t>();
-}
-
-NamedTensors AnchoredMethod::get_part(const NamedTensors& state, const std::string& prefix) {
-  NamedTensors part;
-  for (const auto& item : state)
-    if (item.key().starts_with(prefix)) part.insert(item.key().substr(prefix.size()), item.value());
-  return part;
 }
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// What all methods that hold weights against an anchor have in common.
+// The base class of methods that have an anchor.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace tpgm {
 
-/// A method over the trainable parameters of a model that have an anchor and are not excluded. Derive from
-/// it, use `displacements_` in the hooks, call poll() at the start of a step and post() at its end; see
-/// examples/3-own-method.cpp. Override next_step() if its steps can be captured.
+/// A method on the trainable parameters of a model that are not excluded. A derived class uses
+/// `displacements_` in its hooks, and calls poll() at the start of a step and post() at its end; see
+/// examples/3-own-method.cpp. It overrides next_step() if its steps can be captured.
 class AnchoredMethod : public Method, public HasRadii, public Capturable {
  public:
   const Displacements& displacements() const { return displacements_; }
@@ -24,37 +24,34 @@ class AnchoredMethod : public Method, public HasRadii, public Capturable {
   void check() override { displacements_.flag().check(); }
   void replayed() override;
 
-  /// Which anchor the state belongs to; derived methods add their own. Loading it beside another anchor
-  /// throws: that catches a method that was built after the checkpoint was loaded into the model, and so took
-  /// half-trained weights for pre-trained ones.
+  /// The state identifies the anchor; derived methods add to it. Loading it into a method with another anchor
+  /// throws. This catches methods that were built after a checkpoint was loaded into the model, and so took
+  /// half-trained weights for the anchor.
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 
  protected:
-  /// `name` begins the messages. The anchor is copied.
+  /// Messages begin with [name]. The anchor is copied.
   template <class Options>
   AnchoredMethod(std::string name, const ModuleView& model, const NamedTensors& anchor,
                  const AnchoredOptions<Options>& options, Norm norm)
       : AnchoredMethod(name, select(name, model, anchor, options.exclude()), norm, options.anchor_storage()) {
   }
-  /// The anchor is what the model holds now.
+  /// The anchor is a copy of the model's present weights.
   template <class Options>
   AnchoredMethod(std::string name, const ModuleView& model, const AnchoredOptions<Options>& options,
                  Norm norm)
       : AnchoredMethod(std::move(name), model, model.named_parameters(), options, norm) {}
-  /// The same for another selection of tensors.
+  /// For another selection of tensors.
   AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
 
-  /// Errors of steps before that have arrived by now; see FiniteFlag. Both do nothing while a step is
-  /// captured.
+  /// Report NaN and Inf of earlier steps; see FiniteFlag. Both do nothing while a step is captured.
   void poll() { displacements_.flag().poll(); }
   void post() { displacements_.flag().post(); }
 
-  /// Pieces of a state: a number (throws if it is not there), and all entries under a prefix.
+  /// Write and read an integer of a state. get_int() throws if there is none.
   static void put(NamedTensors& state, const std::string& name, int64_t value);
-  static void put(NamedTensors& state, const std::string& prefix, const NamedTensors& part);
   int64_t get_int(const NamedTensors& state, const std::string& name) const;
-  static NamedTensors get_part(const NamedTensors& state, const std::string& prefix);
 
   const std::string name_;
   Displacements displacements_;

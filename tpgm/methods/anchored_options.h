@@ -1,4 +1,4 @@
-// Options of all methods that hold weights against an anchor.
+// The options that all methods with an anchor share.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-/// Derive `Options` from it, and call visit_anchored() at the end of its fields().
+/// Base class of `Options`, whose fields() must end with visit_anchored().
 template <class Options>
 class AnchoredOptions {
  public:

@@ -11,7 +11,7 @@ struct FtOptions {
   static void fields(Self&, Visit&&) {}
 };
 
-/// Does nothing, so that a loop need not know whether it has a method.
+/// Does nothing. With it, a training loop always has a method.
 class Ft final : public Method, public Capturable {
  public:
   using Options = FtOptions;

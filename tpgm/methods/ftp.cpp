@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
+#include "tpgm/io/state_dict.h"
+
 namespace tpgm {
 
 Ftp::Ftp(const ModuleView& model, FtpOptions options)
@@ -18,8 +20,8 @@ Ftp::Ftp(const ModuleView& model, const NamedTensors& anchor, FtpOptions options
   holds_ = !displacements_.keep_directions();
 }
 
-// look() for errors. On CUDA the step that went wrong has been taken by the time its error is known; after an
-// error the radii continue without that step.
+// Calls look(), which checks for errors. On CUDA the failed step is already complete when its error arrives;
+// the radii then continue without it.
 template <class Look>
 void Ftp::or_forget(Look&& look) {
   try {
@@ -62,7 +64,7 @@ void Ftp::after_step(const Closure&) {
   TORCH_CHECK(!stepped_ || radius_gradients_,
               "[Ftp] after_step() without before_step(); call it after backward()");
   const auto learn = [this] {
-    if (radius_gradients_) radii_.update(*radius_gradients_, radii_.distances());  // those of the step before
+    if (radius_gradients_) radii_.update(*radius_gradients_, radii_.distances());  // of the previous step
   };
   if (radii_.initialised() && !holds_ && displacements_.device().is_cuda()) {
     radii_.remember();
@@ -76,7 +78,7 @@ void Ftp::after_step(const Closure&) {
     }
     radii_.prepare(displacements_.smallest(), displacements_.largest());
   } else {
-    holds_ ? held_.hold() : displacements_.measure();  // on the CPU this throws, and nothing has changed
+    holds_ ? held_.hold() : displacements_.measure();  // on the CPU this throws before anything has changed
     radii_.must_wait() ? check() : radii_.remember();
     learn();
     displacements_.project(radii_.prepare(displacements_.smallest(), displacements_.largest()));
@@ -97,7 +99,7 @@ NamedNumbers Ftp::ratios() const {
 NamedTensors Ftp::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "stepped", static_cast<int64_t>(stepped_));
-  put(state, "radii.", radii_.state_dict());
+  state.update(with_prefix(radii_.state_dict(), "radii."));
   if (options_.mask()) state.insert("distances", displacements_.distances().cpu().clone());
   if (held_.holds())
     for (size_t k = 0; k < held_.values().size(); ++k)
@@ -123,7 +125,7 @@ void Ftp::load_state_dict(const NamedTensors& state) {
   TORCH_CHECK(!distances.defined() || distances.sizes() == displacements_.distances().sizes(),
               "[Ftp] the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
               displacements_.distances().numel());
-  radii_.load_state_dict(name_, get_part(state, "radii."));
+  radii_.load_state_dict(name_, below(state, "radii."));
   held_.load(held);
   if (distances.defined()) displacements_.load_distances(distances);
   stepped_ = stepped;

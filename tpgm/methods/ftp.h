@@ -16,10 +16,10 @@ namespace tpgm {
 struct FtpOptions : AnchoredOptions<FtpOptions> {
   TORCH_ARG(Norm, norm) = Norm::kMars;
   TORCH_ARG(double, radius_lr) = 1e-2;
-  /// Factor on the gradient of a radius that would shrink it: 1 treats both directions alike, 0 never
-  /// shrinks.
+  /// Factor on radius gradients that would shrink a radius: 1 treats both directions alike, 0 never shrinks.
   TORCH_ARG(double, k) = 1;
-  /// Leave rows whose ratio was 1 out of the gradient: the true derivative. The authors keep them.
+  /// Exclude rows whose ratio was 1 from the radius gradient. This is the true derivative; the authors
+  /// include these rows.
   TORCH_ARG(bool, mask) = false;
 
  public:
@@ -33,16 +33,17 @@ struct FtpOptions : AnchoredOptions<FtpOptions> {
   }
 };
 
-/// Learns one radius per tensor from the gradient of the training loss and the displacement of the step
-/// before: no radius data, no extra forward or backward pass. Radii start at 1e-8, so the first step stays at
-/// the anchor.
+/// Learns one radius per tensor from the gradient of the training loss and the displacement of the previous
+/// step: without radius data, and without another forward or backward pass. Radii start at 1e-8, so the first
+/// step stays at the anchor.
 ///
-/// Memory: the anchor. The displacement's direction is read off the projected weights, which are therefore
-/// kept 2^-16 of a row's norm (float64: 2^-45) away from it however small the radius. Weights of 16-bit types
-/// have no bits for that, and are kept a second time, as they were before their last projection.
+/// Memory: the anchor. The direction of the displacement is read from the projected weights, so projections
+/// keep each row away from the anchor by at least 2^-16 of the anchor row's norm (float64: 2^-45), however
+/// small the radius. Weights of 16-bit types are too coarse for this: of them a copy from before the last
+/// projection is kept.
 ///
-/// On CUDA, where errors come a step late, weights that are not finite stay as they are, but others may have
-/// been projected in the same step.
+/// On CUDA errors come a step late: weights that are not finite are not changed, but other weights may have
+/// been projected in that step.
 class Ftp final : public AnchoredMethod {
  public:
   using Options = FtpOptions;
@@ -52,15 +53,15 @@ class Ftp final : public AnchoredMethod {
 
   /// γ by name; empty before the first step.
   NamedNumbers radii() const override;
-  /// γ / max n of the last step, which is what tensors were multiplied by where it is not smaller than what
-  /// is kept for the direction; see Tpgm::ratios().
+  /// γ / max n of the last step; see Tpgm::ratios(). Tensors whose radius is smaller than the distance kept
+  /// for the direction were projected to that distance instead.
   NamedNumbers ratios() const override;
 
   void before_step() override;
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   void check() override;
-  /// None before the radii have begun, and after an error.
+  /// No plan before the radii are initialized, and after an error.
   std::optional<StepPlan> next_step() const override;
   void replayed() override;
   NamedTensors state_dict() const override;
@@ -73,9 +74,9 @@ class Ftp final : public AnchoredMethod {
   FtpOptions options_;
   Radii radii_;
   HeldCopy held_;
-  bool holds_;                                  // the weights before their last projection
-  bool stepped_ = false;                        // there was a step before, from which to learn
-  std::optional<at::Tensor> radius_gradients_;  // of the step under way
+  bool holds_;                                  // use held_, because a tensor has a 16-bit type
+  bool stepped_ = false;                        // there is a previous step to learn from
+  std::optional<at::Tensor> radius_gradients_;  // of the present step
 };
 
 }  // namespace tpgm

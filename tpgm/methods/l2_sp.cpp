@@ -16,7 +16,7 @@ L2Sp::L2Sp(const ModuleView& model, const NamedTensors& anchor, L2SpOptions opti
 
 void L2Sp::before_step() {
   poll();
-  displacements_.measure();  // for the check alone: what follows must not spread a NaN of the weights
+  displacements_.measure();  // only for its check: add_displacement() must not spread a NaN of the weights
   std::vector<at::Tensor> gradients;
   for (auto tensor : displacements_.tensors()) {
     auto& gradient = tensor.mutable_grad();

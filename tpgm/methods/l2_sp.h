@@ -22,10 +22,8 @@ struct L2SpOptions : AnchoredOptions<L2SpOptions> {
   }
 };
 
-/// Trains on loss + mu · ‖θ − θ₀‖² by adding 2·mu·(θ − θ₀) to the gradients before the optimizer's step: to
-/// the optimizer it is part of the loss, apart from its weight decay. A parameter without a gradient gets
-/// one.
-/// After an error (NaN or Inf) the gradients are undefined: zero them.
+/// Trains on loss + mu · ‖θ − θ₀‖² by adding 2·mu·(θ − θ₀) to the gradients before the step of the optimizer.
+/// Parameters without a gradient get one. After an error (NaN or Inf) the gradients are undefined: zero them.
 class L2Sp final : public AnchoredMethod {
  public:
   using Options = L2SpOptions;

@@ -25,7 +25,7 @@ struct LpFtOptions {
   }
 };
 
-/// The first phase is Lp; then every parameter that was trainable before trains again.
+/// The first phase is Lp. In the second phase every parameter that was trainable before trains again.
 class LpFt final : public Method, public Capturable, public HasPhases {
  public:
   using Options = LpFtOptions;
@@ -37,7 +37,7 @@ class LpFt final : public Method, public Capturable, public HasPhases {
   bool probing() const { return probing_; }
 
   void after_step(const Closure& radius_loss) override;
-  /// The first step of the second phase is of the same kind, and differs by the parameters that train.
+  /// All steps are of one kind: the phases differ only in the parameters that train.
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
   void replayed() override { after_step(nullptr); }
   NamedTensors state_dict() const override;

@@ -1,11 +1,13 @@
-// The keywords of methods' options, for flags, recipes and lists.
+// The keywords of the enumerations among methods' options, as flags and recipes spell them.
 #pragma once
 
-#include <charconv>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/text.h"
 #include "tpgm/core/displacements.h"
 #include "tpgm/core/radii.h"
@@ -14,8 +16,12 @@ namespace tpgm {
 
 template <>
 struct Words<Norm> {
-  static constexpr std::pair<Norm, const char*> all[] = {
-      {Norm::kL2, "l2"}, {Norm::kMars, "mars"}, {Norm::kMarsMax, "mars-max"}};
+  static constexpr auto all = [] {
+    std::array<std::pair<Norm, const char*>, std::size(kernels::kNorms)> words;
+    for (size_t k = 0; k < words.size(); ++k)
+      words[k] = {kernels::kNorms[k], kernels::traits(kernels::kNorms[k]).keyword};
+    return words;
+  }();
 };
 template <>
 struct Words<AnchorStorage> {
@@ -34,7 +40,7 @@ struct Words<RadiusScale> {
                                                                 {RadiusScale::kRelative, "relative"}};
 };
 
-/// How often something happens: every so many optimizer steps, or once, after the last.
+/// How often something happens: every N optimizer steps, or once after the last one.
 struct Every {
   int64_t steps = 1;
   constexpr Every(int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
@@ -49,11 +55,13 @@ struct TextOf<Every> {
     return value.at_end() ? "end" : std::to_string(value.steps);
   }
   static bool read(const std::string& text, Every& value) {
-    value = kEnd;
-    if (text == "end") return true;
-    const auto* last = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), last, value.steps);
-    return result.ec == std::errc() && result.ptr == last && value.steps >= 1;
+    if (text == "end") {
+      value = kEnd;
+      return true;
+    }
+    const auto steps = parse_number<int64_t>(text);
+    if (steps) value = *steps;
+    return steps && *steps >= 1;
   }
 };
 

@@ -1,4 +1,4 @@
-// All methods by name, with their options, defaults and help as text: what flags and recipes are made of.
+// All methods by name, with their options, defaults and help as text. Flags and recipes are built from this.
 #pragma once
 
 #include <map>
@@ -12,20 +12,19 @@
 namespace tpgm {
 
 struct OptionInfo {
-  std::string name;  ///< As in recipes: radius_lr.
-  std::string type;  ///< float, int, bool, globs (a comma-separated list), or the words to choose from.
+  std::string name;           ///< As in recipes: radius_lr.
+  std::string type;           ///< float, int, bool, globs (a comma-separated list), or keywords: "half|eps".
   std::string default_value;  ///< As make_method() would take it.
   std::string help;
-  /// For a training loop to set, not for its user: which parameters are the head, and how many steps are
-  /// linear probing.
+  /// Set by the training loop, not by its user: the parameters of the head, and the steps of linear probing.
   bool by_loop = false;
 };
 
 struct MethodInfo {
   std::string name;
-  std::string title;  ///< As tables call it: "L2-SP".
+  std::string title;  ///< In tables: "L2-SP".
   std::string summary;
-  std::string reference;  ///< The paper; empty: there is none.
+  std::string reference;  ///< The paper, or empty.
   std::vector<OptionInfo> options;
 
   /// The option of this name; null if there is none.
@@ -36,7 +35,7 @@ struct MethodInfo {
 
 /// All methods, in the order in which tables show them.
 const std::vector<MethodInfo>& methods();
-/// The one of this name; null if there is none.
+/// The method of this name; null if there is none.
 const MethodInfo* find_method(const std::string& name);
 
 /// Builds a method on `model`, with `anchor` as its pre-trained weights (methods without one ignore it).

@@ -19,8 +19,8 @@ Spd::Spd(const ModuleView& model, const NamedTensors& anchor, SpdOptions options
 
 void Spd::before_step() {
   poll();
-  // The gradient of a radius is ⟨g, Δ⟩ / n, of which only the sign matters; the radii do not, because all
-  // rows count.
+  // Only the sign of ⟨g, Δ⟩ matters, and the radius gradient ⟨g, Δ⟩ / n has the same. With all rows counted
+  // it does not depend on the radii.
   auto [radius_gradients, distance] = displacements_.measure_radius_gradients(
       displacements_.gradients(), displacements_.largest(), Rows::kAll);
   distance_before_ = std::move(distance);

@@ -1,5 +1,5 @@
-// SPD, selective projection decay: weight decay towards the anchor where the step went astray (Tian et al.,
-// 2024).
+// SPD, selective projection decay: weight decay towards the anchor for tensors whose gradient asks for it
+// (Tian et al., NeurIPS 2024).
 #pragma once
 
 #include <torch/arg.h>
@@ -24,9 +24,10 @@ struct SpdOptions : AnchoredOptions<SpdOptions> {
   }
 };
 
-/// After the optimizer's step θ̂, a tensor whose gradient points away from the anchor (⟨g, θ_{t−1} − θ₀⟩ > 0:
-/// going back would lower the loss) is pulled back by λ·r, r = clamp((n̂ − n_{t−1}) / n̂, 0, 1), the share of
-/// its distance that this step added. Others are left alone. Keeps no state from step to step.
+/// After the optimizer's step to θ̂, a tensor with ⟨g, θ_{t−1} − θ₀⟩ > 0 (moving towards the anchor would
+/// lower the loss) moves back towards the anchor by the factor λ·r. Here r = clamp((n̂ − n_{t−1}) / n̂, 0, 1)
+/// is the share of its distance that this step added. Other tensors are not changed. There is no state
+/// between steps.
 class Spd final : public AnchoredMethod {
  public:
   using Options = SpdOptions;
@@ -41,8 +42,8 @@ class Spd final : public AnchoredMethod {
 
  private:
   SpdOptions options_;
-  std::optional<at::Tensor> astray_;  // per tensor, for the step under way
-  at::Tensor distance_before_;        // the same
+  std::optional<at::Tensor> astray_;  // whether each tensor moves back in the present step
+  at::Tensor distance_before_;        // n_{t−1} of each tensor
 };
 
 }  // namespace tpgm

@@ -20,7 +20,7 @@ Subset::Subset(const std::string& owner, const ModuleView& model, const SubsetOp
     (head || keep(name.substr(0, own), name.substr(own)) ? trained : others).push_back(item.value());
   }
   for (auto& parameter : others) {
-    // A tied parameter trains if any of its names does.
+    // A tied parameter trains if it does under any of its names.
     const bool tied = std::any_of(trained.begin(), trained.end(),
                                   [&](const auto& each) { return each.is_same(parameter); });
     if (parameter.requires_grad() && !tied) {
@@ -41,7 +41,7 @@ void Subset::unfreeze() {
 Lp::Lp(const ModuleView& model, SubsetOptions options)
     : Subset("Lp", model, options, [](const auto&, const auto&) { return false; }) {}
 
-// Any module with running statistics of its own: torch::nn::BatchNorm*, and those of other libraries.
+// Every module with running statistics counts as BatchNorm, also those of other libraries.
 Pf::Pf(const ModuleView& model, SubsetOptions options)
     : Subset("Pf", model, options, [buffers = model.named_buffers()](const auto& path, const auto&) {
         return buffers.contains(path + "running_mean") && buffers.contains(path + "running_var");

@@ -1,5 +1,5 @@
-// Methods that train a part of the model: LP (the head), PF (BatchNorm and the head), BitFit (biases and the
-// head).
+// Methods that train only a part of the model: LP (the head), PF (BatchNorm and the head) and BitFit (biases
+// and the head).
 #pragma once
 
 #include <torch/arg.h>
@@ -25,24 +25,24 @@ struct SubsetOptions {
   }
 };
 
-/// Freezes (requires_grad = false, no .grad) every parameter that is not part of the subset, when it is
-/// built. An optimizer may hold all parameters: it skips those without a gradient.
+/// The constructor freezes (requires_grad = false, no .grad) every parameter outside of the subset. An
+/// optimizer may still hold all parameters: it skips those without a gradient.
 ///
-/// BatchNorm's running statistics still follow the training data while the module is in train() mode; for
-/// features that stay exactly as they were, keep the backbone in eval() mode.
+/// In train() mode the running statistics of BatchNorm still follow the training data. Keep the backbone in
+/// eval() mode if its features must not change.
 class Subset : public Method, public Capturable {
  public:
   using Options = SubsetOptions;
 
-  /// Makes everything trainable again that was so before.
+  /// Makes the frozen parameters trainable again.
   void unfreeze();
 
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
 
  protected:
   using Keep = std::function<bool(const std::string& path, const std::string& own)>;
-  /// keep(path of the module that holds it, with a dot behind, own name) decides on parameters outside the
-  /// head.
+  /// keep(path, own) decides for parameters outside of the head. `path` is that of the module, with a dot at
+  /// its end; `own` is the name of the parameter in the module.
   Subset(const std::string& owner, const ModuleView& model, const SubsetOptions& options, const Keep& keep);
 
  private:
@@ -55,7 +55,8 @@ class Lp final : public Subset {
   explicit Lp(const ModuleView& model, SubsetOptions options = {});
 };
 
-/// Partial Fusion (Kanavati and Tsuneki, 2021): BatchNorm's weights and biases and the head train.
+/// PF, partial fusion in TPGM's paper (Kanavati and Tsuneki, Partial Transfusion, MIDL 2021): the weights and
+/// biases of BatchNorm and the head train.
 class Pf final : public Subset {
  public:
   explicit Pf(const ModuleView& model, SubsetOptions options = {});

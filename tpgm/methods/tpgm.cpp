@@ -1,6 +1,7 @@
 #include "tpgm/methods/tpgm.h"
 
 #include "tpgm/base/call.h"
+#include "tpgm/io/state_dict.h"
 
 namespace tpgm {
 namespace {
@@ -20,8 +21,7 @@ RadiiOptions radii_options(const TpgmOptions& options) {
       .optimizer(options.radius_optimizer());
 }
 
-// The group of each tensor: the first glob that matches it, else one of its own; blocks where there are no
-// globs.
+// The group of each tensor: the first glob that matches it, or a group of its own. Without globs, its block.
 std::vector<std::string> groups_of(const std::vector<std::string>& names,
                                    const std::vector<std::string>& globs) try {
   check_globs("groups", globs, names);
@@ -58,10 +58,10 @@ Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions opti
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
 }
 
-// Learns radii for the weights as they are, and leaves those alone. If it throws, the radii are as before.
+// Learns radii for the present weights, which it does not change. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
   poll();
-  // On CUDA nothing waits where the radii know a way back by themselves.
+  // On CUDA this does not wait if the radii roll back by themselves.
   const bool wait = displacements_.device().is_cpu() || radii_.must_wait();
   const auto check_if_waiting = [&] {
     if (wait) check();
@@ -164,8 +164,8 @@ NamedTensors Tpgm::state_dict() const {
   auto state = AnchoredMethod::state_dict();
   put(state, "step", step_);
   put(state, "scale", static_cast<int64_t>(options_.scale()));
-  put(state, "radii.", radii_.state_dict());
-  put(state, "probe.", held_out_loss_.state_dict());  // as files have it
+  state.update(with_prefix(radii_.state_dict(), "radii."));
+  state.update(with_prefix(held_out_loss_.state_dict(), "probe."));  // the name that saved states have
   return state;
 }
 
@@ -174,8 +174,8 @@ void Tpgm::load_state_dict(const NamedTensors& state) {
   const auto step = get_int(state, "step");
   TORCH_CHECK(get_int(state, "scale") == static_cast<int64_t>(options_.scale()),
               "[Tpgm] the state was saved with another scale; build the method with the same options");
-  radii_.load_state_dict(name_, get_part(state, "radii."));
-  held_out_loss_.load_state_dict(get_part(state, "probe."));
+  radii_.load_state_dict(name_, below(state, "radii."));
+  held_out_loss_.load_state_dict(below(state, "probe."));
   step_ = step;
 }
 

@@ -1,4 +1,4 @@
-// TPGM: learned distances from the pre-trained weights (Tian et al., CVPR 2023).
+// TPGM: projections with radii that are learned on held-out data (Tian et al., CVPR 2023).
 #pragma once
 
 #include <torch/arg.h>
@@ -30,21 +30,20 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   TORCH_ARG(std::optional<Norm>, norm);
   /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
   TORCH_ARG(Every, every) = 1;
-  /// Radius updates per call, each on a fresh batch. Default: see radius_steps_or_default().
+  /// Radius steps each time radii are learned, each on a fresh batch. Default: see radius_steps_or_default().
   TORCH_ARG(std::optional<int64_t>, radius_steps);
   TORCH_ARG(double, radius_lr) = 1e-2;
   TORCH_ARG(RadiusInit, init) = RadiusInit::kHalf;
   TORCH_ARG(double, eps) = 1e-8;
   TORCH_ARG(RadiusScale, scale) = RadiusScale::kAbsolute;
   TORCH_ARG(ProjectWhen, project) = ProjectWhen::kAlways;
-  /// TPGM-C: weight of Σ γ² in the radii's loss. Larger keeps the model nearer to the anchor.
+  /// TPGM-C: weight of Σ γ² in the radius loss. Larger values keep the model nearer to the anchor.
   TORCH_ARG(double, mu) = 0;
-  /// Weight of the total variation of the ratios within a group. Helps where learning at every step
-  /// under-fits.
+  /// Weight of the total variation of the ratios within a group. Helps when learning at every step underfits.
   TORCH_ARG(double, tv) = 0;
-  /// Globs, one per group of `tv`. Default: residual or transformer blocks, from the names (block_name()).
+  /// Globs, one per group of `tv`. Default: a group per residual or transformer block (block_name()).
   TORCH_ARG(std::vector<std::string>, groups);
-  /// Another optimizer for the radii than Adam; see RadiiOptions::optimizer.
+  /// An optimizer for the radii in place of Adam; see RadiiOptions::optimizer.
   TORCH_ARG(OptimizerFactory, radius_optimizer) = nullptr;
 
  public:
@@ -71,51 +70,50 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   }
 };
 
-/// Keeps every tensor within a learned distance of its anchor: after the optimizer's unconstrained step,
-/// learns the radii on held-out data and projects the weights back into them.
+/// Keeps every tensor within a learned radius around its anchor: after the unconstrained step of the
+/// optimizer it learns the radii on held-out data and projects the weights.
 ///
 ///     tpgm::Tpgm tpgm(*model, tpgm::TpgmOptions().exclude({"head.*"}));   // the anchor is taken here
 ///     ...
 ///     optimizer.step();
 ///     tpgm.step([&] { return loss(model, held_out.next()); });
 ///
-/// Learning radii needs one ordinary forward and backward pass per radius step, in eval() mode, and changes
-/// nothing but the weights and the radii: see HeldOutLoss. If anything is NaN or Inf, weights, radii and
-/// their optimizer are as before the call.
+/// Each radius step is one ordinary forward and backward pass in eval() mode, without side effects (see
+/// HeldOutLoss). On NaN or Inf, weights, radii and the state of their optimizer are as before the call.
 ///
-/// Memory: the anchor, and while radii are being learned a copy of the weights and one of their gradients
-/// (half of each with read_in_bfloat16()).
+/// Memory: the anchor; while radii are learned also a copy of the weights and one of their gradients (half of
+/// each with read_in_bfloat16()).
 class Tpgm final : public AnchoredMethod {
  public:
   using Options = TpgmOptions;
 
-  /// The anchor is what the model holds now.
+  /// The anchor is a copy of the model's present weights.
   explicit Tpgm(const ModuleView& model, TpgmOptions options = {});
-  /// The anchor is given by name, for example by load_state_dict(file). It is copied.
+  /// The anchor is given by name, for example from load_state_dict(file). It is copied.
   Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions options = {});
 
-  /// One step of the loop: learn radii if it is time to, then project. The same as after_step(). With every =
-  /// kEnd only finish() does anything.
+  /// One step of the loop, the same as after_step(): learns radii on every `every`-th step, then projects.
+  /// With every = kEnd only finish() does anything.
   void step(const Closure& radius_loss) { after_step(radius_loss); }
 
-  /// Learns radii for the weights as they are, and leaves the weights alone. Returns the last loss (undefined
-  /// with radius_steps = 0).
+  /// Learns radii for the present weights, which it does not change. Returns the last loss (undefined with
+  /// radius_steps = 0).
   at::Tensor update_radii(const Closure& radius_loss);
-  /// Projects with the radii as they are; initialises them if none were learned.
+  /// Projects with the present radii; initializes them if none were learned.
   void project();
 
   /// γ by name; empty before the first call. Waits for the device.
   NamedNumbers radii() const override;
-  /// What the displacement was multiplied by at the last projection or update, γ / max n; for Norm::kMars
-  /// that of the farthest row. 1 for a tensor that has not moved. Empty before the first call.
+  /// γ / max n by name: the factor on the displacement at the last projection or update (for Norm::kMars that
+  /// of the farthest row). 1 for a tensor that has not moved. Empty before the first call.
   NamedNumbers ratios() const override;
 
   void after_step(const Closure& radius_loss) override;
   void finish(const Closure& radius_loss) override;
   bool needs_radius_data() const override { return radius_steps_ > 0; }
   void read_in_bfloat16(const std::vector<at::Tensor>& parameters) override { in_bfloat16_ = parameters; }
-  /// Learn and project, project, or neither. No plan for the first two before the radii have begun, or with
-  /// an optimizer of the user's for them.
+  /// A step learns and projects, only projects, or does neither. The first two cannot be captured before the
+  /// radii are initialized, or with an optimizer of the user.
   std::optional<StepPlan> next_step() const override;
   void replayed() override;
   NamedTensors state_dict() const override;
@@ -131,7 +129,7 @@ class Tpgm final : public AnchoredMethod {
   int64_t radius_steps_;
   Radii radii_;
   HeldOutLoss held_out_loss_;
-  std::vector<at::Tensor> in_bfloat16_;  // of the parameters, those that radius losses read so
+  std::vector<at::Tensor> in_bfloat16_;  // see read_in_bfloat16()
   int64_t step_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// WISE: one ratio between the pre-trained and the fine-tuned model (Wortsman et al., CVPR 2022).
+// WISE: interpolation between the pre-trained and the fine-tuned model (Wortsman et al., CVPR 2022).
 #pragma once
 
 #include <torch/arg.h>
@@ -22,17 +22,17 @@ struct WiseOptions : AnchoredOptions<WiseOptions> {
   }
 };
 
-/// Plain fine-tuning; finish() then replaces all parameters and floating-point buffers (BatchNorm's
-/// statistics too) by θ₀ + ratio · (θ − θ₀). Integer buffers stay as fine-tuned.
+/// Plain fine-tuning. finish() then replaces all parameters and floating-point buffers (also BatchNorm's
+/// running statistics) by θ₀ + ratio · (θ − θ₀). Integer buffers are not changed.
 class Wise final : public AnchoredMethod {
  public:
   using Options = WiseOptions;
 
   explicit Wise(const ModuleView& model, WiseOptions options = {});
-  /// `anchor` has to hold the buffers, too.
+  /// `anchor` must contain the buffers, too.
   Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions options = {});
 
-  /// May be called once: a second call would interpolate what is already interpolated.
+  /// May be called only once: a second call would interpolate again.
   void finish(const Closure& radius_loss) override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
   NamedTensors state_dict() const override;

@@ -27,7 +27,7 @@ const BatchNormBackend& backend_of(const at::Tensor& x) {
   return x.is_cuda() ? kernels::batch_norm_cuda() : kernels::batch_norm_cpu();
 }
 
-kernels::NormMap map_of(const at::Tensor& x) {
+kernels::FeatureMap map_of(const at::Tensor& x) {
   return {dtype_of(x.scalar_type()), x.size(0), x.size(2), x.size(3), x.size(1)};
 }
 

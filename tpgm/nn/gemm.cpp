@@ -18,7 +18,7 @@
 namespace tpgm {
 namespace {
 
-using kernels::Product;
+using kernels::Gemm;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -36,23 +36,23 @@ bool is_aligned(const at::Tensor& x) {
 }
 
 /// A matrix as kernels take it, or nothing if it does not lie so.
-std::optional<Product::Operand> operand(const at::Tensor& x) {
+std::optional<Gemm::Operand> operand(const at::Tensor& x) {
   for (const bool transposed : {false, true}) {
     const int64_t step = x.stride(transposed ? 0 : 1), stride = x.stride(transposed ? 1 : 0);
     if (step == 1 && stride >= x.size(transposed ? 0 : 1) && stride % kAligned == 0 && is_aligned(x))
-      return Product::Operand{x.const_data_ptr(), stride, transposed};
+      return Gemm::Operand{x.const_data_ptr(), stride, transposed};
   }
   return std::nullopt;
 }
 
 /// Nothing where ATen has to do it, or to say what is wrong.
-std::optional<Product> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+std::optional<Gemm> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!suits(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
       a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     return std::nullopt;
   const auto left = operand(a), right = operand(b), result = operand(out);
   if (!left || !right || !result || result->transposed) return std::nullopt;
-  Product product;
+  Gemm product;
   product.rows = a.size(0);
   product.cols = b.size(1);
   product.inner = a.size(1);
@@ -63,7 +63,7 @@ std::optional<Product> product_of(const at::Tensor& out, const at::Tensor& a, co
   return product;
 }
 
-void multiply(const Product& product, const at::Tensor& out) {
+void multiply(const Gemm& product, const at::Tensor& out) {
   const c10::DeviceGuard guard(out.device());
   void* stream = current_stream(out.device());
   // Not a tensor: in deterministic mode that would be filled.
@@ -74,7 +74,7 @@ void multiply(const Product& product, const at::Tensor& out) {
                          product.rows * product.cols * product.inner >= kWorthTiming;
   if (by_timing && !kernels::is_timed(product) && !capturing(out.device())) {
     const at::Tensor scratch = at::empty_strided(out.sizes(), out.strides(), out.options());
-    Product trial = product;
+    Gemm trial = product;
     trial.out = scratch.mutable_data_ptr();
     kernels::time_algorithms(trial, workspace.get(), stream);
   }
