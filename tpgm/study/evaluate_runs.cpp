@@ -104,7 +104,7 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     const fs::path run = rows[i].path;
     TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
                 "[eval] the run '", run.string(),
-                "' has not finished an epoch yet; go on with tpgm train `resume`");
+                "' has not finished an epoch yet; continue it with tpgm train `resume`");
     if (!fs::exists(run / "result.json"))
       note(say,
            fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "
@@ -336,8 +336,8 @@ std::string per_class_csv(const std::vector<Row>& rows) {
         if (result.class_images[k] == 0) continue;
         text += fmt::format(
             "{},{},{},{},{},{}\n", csv_field(row.name), csv_field((*row.tests)[t].name),
-            csv_field(row.classes[k]), result.class_images[k], result.class_right[k],
-            100 * static_cast<double>(result.class_right[k]) / static_cast<double>(result.class_images[k]));
+            csv_field(row.classes[k]), result.class_images[k], result.class_correct[k],
+            100 * static_cast<double>(result.class_correct[k]) / static_cast<double>(result.class_images[k]));
       }
     }
   }

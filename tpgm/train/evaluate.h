@@ -1,4 +1,4 @@
-// How often a model is right.
+// The accuracy of a model on a data set.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,12 +14,12 @@ namespace tpgm {
 
 struct Accuracy {
   int64_t images = 0;  ///< with a label, and readable
-  int64_t right = 0, right5 = 0;
+  int64_t correct = 0, top5_correct = 0;
   int64_t skipped = 0;  ///< that could not be read
   double loss = 0;      ///< mean cross-entropy over the scored classes; NaN of no images
   /// Over which classes a prediction was made.
   int64_t scored_classes = 0;
-  std::vector<int64_t> class_images, class_right;  ///< of each class of the head
+  std::vector<int64_t> class_images, class_correct;  ///< of each class of the head
 
   /// In per cent; NaN of no images.
   double top1() const;

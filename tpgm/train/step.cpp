@@ -194,7 +194,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   }
   capture->graph.replay();
   // The graph writes to the same memory again in the next step.
-  const Result result = {capture->result.loss.clone(), capture->result.right.clone()};
+  const Result result = {capture->result.loss.clone(), capture->result.correct.clone()};
   kind.capture = std::move(capture);
   if (!is_new) capturable_->replayed();  // a new one has called the hooks
   return result;

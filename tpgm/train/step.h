@@ -49,8 +49,8 @@ class TrainingStep {
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   struct Result {
-    at::Tensor loss;   ///< mean over the batch, detached, on the device
-    at::Tensor right;  ///< how many predictions are the label, on the device
+    at::Tensor loss;     ///< mean over the batch, detached, on the device
+    at::Tensor correct;  ///< number of correct predictions, on the device
   };
   /// A batch of held-out data, for methods that learn from them.
   struct RadiusBatch {
