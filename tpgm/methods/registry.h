@@ -1,6 +1,7 @@
 // All methods by name, with their options, defaults and help as text: what flags and recipes are made of.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "tpgm/core/module_view.h"
 #include "tpgm/methods/method.h"
+#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
@@ -21,12 +23,26 @@ struct OptionInfo {
   bool by_loop = false;
 };
 
+/// The part of a method in comparisons.
+enum class MethodRole {
+  kOther,
+  kBaseline,       ///< plain fine-tuning, which the others are compared with
+  kInterpolation,  ///< WISE: a curve of rows along its option `ratio`
+  kTpgm,           ///< ours; TPGM-C with its option `mu`
+};
+
 struct MethodInfo {
   std::string name;
   std::string title;  ///< As tables call it: "L2-SP".
   std::string summary;
   std::string reference;  ///< The paper; empty: there is none.
+  MethodRole role = MethodRole::kOther;
+  bool trains_all =
+      true;  ///< False if some parameters are frozen in some of its steps, which then are cheaper.
   std::vector<OptionInfo> options;
+  /// The radius updates with the given options (by name, as for make_method()); null if the method has no
+  /// radii that it learns on held-out data.
+  std::function<RadiusUpdates(const std::map<std::string, std::string>&)> radius_updates;
 
   /// The option of this name; null if there is none.
   const OptionInfo* find(const std::string& option) const;
