@@ -429,6 +429,29 @@ class Folders(TrainCommand):
         right = [max(range(classes), key=lambda k: logits[classes * i + k]) == labels[i] for i in range(count)]
         self.assertAlmostEqual(100 * statistics.mean(right), read_result(runs[0])["id_average"])
 
+    def test_a_class_list_replaces_the_classes_of_the_checkpoint(self):
+        run, output = self.reference("ft"), self.folder / "logits.safetensors"
+        common = ("predict", "--checkpoint", run, "--data-dir", self.data, "--domains", "home/test", "-o", output)
+        metadata = read_safetensors(run / "best.safetensors")[1]
+        classes = json.loads(metadata["tpgm.classes"])
+        def labels_and_predictions(*more):
+            self.run_ok(*common, *more)
+            with open(self.folder / "logits.csv", newline="") as file:
+                rows = list(csv.DictReader(file))
+            labels = read_safetensors(output)[0]["labels"][2]
+            return struct.unpack(f"<{len(rows)}q", labels), [row["prediction"] for row in rows]
+
+        labels, predictions = labels_and_predictions()
+        names = self.folder / "names.txt"
+        names.write_text("\n".join(reversed(classes)))
+        last = len(classes) - 1
+        self.assertEqual(labels_and_predictions("--class-list", names),
+                         (tuple(last - label for label in labels),
+                          [classes[last - classes.index(name)] for name in predictions]))
+        names.write_text("\n".join(classes[1:]))
+        self.assertIn(f"the head has {len(classes)} classes, --class-list",
+                      self.refused(1, *common, "--class-list", names))
+
     def test_tensorboard(self):
         wanted = ("train/loss", "train/lr", "selection/accuracy", "test/home", "test/away", "ratios")
         program = ("import json, sys; sys.path.insert(0, sys.argv[1]); from test_tensorboard import read_events\n"

@@ -124,6 +124,7 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     settings.insert(recipes[i].begin(), recipes[i].end());
     row.options = make_options(settings);
     row.of_a_run = first != nullptr;
+    row.list_given = given.contains("class-list");
     row.batch_size = given.contains("batch-size")
                          ? row.options.batch_size
                          : row.options.validation_batch_size.value_or(row.options.batch_size);
@@ -217,7 +218,9 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
   Data data;
   for (Row& row : rows) {
     const auto given = row.open(head, say);
-    row.classes = classes_for(given, row.options.class_list, data.names(row.options), say);
+    // The list of a recipe is for checkpoints that do not say their classes.
+    const bool listed = row.list_given || given.classes.empty();
+    row.classes = classes_for(given, listed ? row.options.class_list : "", data.names(row.options), say);
     row.tests = data.tests(row, row.classes);
   }
   check_comparable(rows);

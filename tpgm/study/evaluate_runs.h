@@ -24,6 +24,7 @@ struct EvaluatedRow {
   bool run = false;       ///< `path` is a run folder
   bool of_a_run = false;  ///< its data are a run's, with what that held out
   TrainOptions options;
+  bool list_given = false;  ///< `class-list` is given, and not from a recipe
   int64_t batch_size = 64;
   std::shared_ptr<const std::vector<TestSet>> tests;
   std::vector<std::string> classes;

@@ -34,8 +34,9 @@ enum class HeadUse { kWhereNone, kAlways, kNever };
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
                                 const std::string& head, const Say& note, HeadUse use = HeadUse::kWhereNone);
 
-/// The head's classes in its order, by the names that `data` has: what the checkpoint says; or else the list;
-/// or else the names that the head was made from; or else those of the data, if they are as many.
+/// The classes of the head in its order, by the names that `data` has. They come from the first of these that
+/// is there: `class_list` (a file or folder; may be empty), the checkpoint, the names that the head was made
+/// from, and the data. Throws if their number is not that of the head's outputs.
 std::vector<std::string> classes_for(const GivenClassifier& given, const std::string& class_list,
                                      const Dataset& data, const Say& note);
 
