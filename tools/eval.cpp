@@ -1,4 +1,4 @@
-// `tpgm eval`: how often checkpoints are right, in-distribution and out of it, side by side.
+// `tpgm eval`: the accuracy of checkpoints in-distribution and out-of-distribution, side by side.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -112,7 +112,7 @@ Run configure_eval(CLI::App& app) {
   flags.add(app, "-b,--batch-size", "Images at a time");
   flags.add(app, "--device");
   flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--top5", args->top5, "A second table: the right class is among the first five");
+  app.add_flag("--top5", args->top5, "A second table: top-5 accuracy");
   app.add_option("--csv", args->csv, "File to write: a line for each checkpoint and test, all digits");
   app.add_option("--per-class", args->per_class, "CSV file to write: a line for each class");
   app.add_flag("--json", args->json, "For a program to read, with top-5 and loss");

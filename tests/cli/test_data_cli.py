@@ -311,6 +311,7 @@ class Predict(DataCommand):
         common = ("predict", "--checkpoint", RESNET, "--data-dir", self.small / "pacs", "-o", self.folder / "x.csv")
         self.assertIn("the same file", self.error(2, *common))
         self.assertIn("--features has none", self.error(2, *common, "--csv", "y", "--features", "--classes", "subset"))
+        self.assertIn("--mean: 2 numbers; expected 1 or 3", self.error(2, *common, "--csv", "y", "--mean", "0.5,0.5"))
         self.assertIn("std above 0", self.error(1, *common, "--csv", self.folder / "y", "--std", "0"))
         self.assertIn("--checkpoint is required", self.error(2, "predict", "--data-dir", self.small, "-o", self.folder / "x"))
         self.assertIn("error|skip", self.error(2, "predict", "--checkpoint", RESNET, "--data-dir", self.small, "-o",

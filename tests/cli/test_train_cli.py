@@ -262,12 +262,12 @@ class Killed(TrainCommand):
                 process.send_signal(number)
                 out, said = process.communicate()
                 self.assertEqual((process.returncode, out), (1, ""), said)
-                self.assertRegex(said, rf"stopped at step \d+; go on with: tpgm train --resume {run}\n$")
+                self.assertRegex(said, rf"stopped at step \d+; resume with: tpgm train --resume {run}\n$")
                 self.assertTrue((run / "resume.safetensors").is_file())
                 self.assertFalse((run / "result.json").exists())
                 again = self.run_ok("train", "--resume", run)
                 step = re.search(r"stopped at step (\d+)", said)[1]
-                self.assertIn(f"going on at step {step} of {STEPS}", again.stderr)
+                self.assertIn(f"resuming at step {step} of {STEPS}", again.stderr)
                 self.assert_same_run(self.reference(), run)
 
     def test_a_second_signal_ends_it_at_once(self):
@@ -320,7 +320,7 @@ class Folders(TrainCommand):
 
     def test_output(self):
         begun = self.begun()
-        self.assertIn(f"holds a run that was begun: go on with --resume {begun}", self.refused(1, *self.command(begun)))
+        self.assertIn(f"holds an unfinished run: continue it with --resume {begun}", self.refused(1, *self.command(begun)))
         before = sorted((path.name, path.read_bytes()) for path in self.reference().iterdir())
         self.assertIn("holds a finished run", self.refused(1, *self.command(self.reference())))
         self.assertEqual(before, sorted((path.name, path.read_bytes()) for path in self.reference().iterdir()))
@@ -428,6 +428,29 @@ class Folders(TrainCommand):
         labels = struct.unpack(f"<{count}q", read_safetensors(self.folder / "logits.safetensors")[0]["labels"][2])
         right = [max(range(classes), key=lambda k: logits[classes * i + k]) == labels[i] for i in range(count)]
         self.assertAlmostEqual(100 * statistics.mean(right), read_result(runs[0])["id_average"])
+
+    def test_a_class_list_replaces_the_classes_of_the_checkpoint(self):
+        run, output = self.reference("ft"), self.folder / "logits.safetensors"
+        common = ("predict", "--checkpoint", run, "--data-dir", self.data, "--domains", "home/test", "-o", output)
+        metadata = read_safetensors(run / "best.safetensors")[1]
+        classes = json.loads(metadata["tpgm.classes"])
+        def labels_and_predictions(*more):
+            self.run_ok(*common, *more)
+            with open(self.folder / "logits.csv", newline="") as file:
+                rows = list(csv.DictReader(file))
+            labels = read_safetensors(output)[0]["labels"][2]
+            return struct.unpack(f"<{len(rows)}q", labels), [row["prediction"] for row in rows]
+
+        labels, predictions = labels_and_predictions()
+        names = self.folder / "names.txt"
+        names.write_text("\n".join(reversed(classes)))
+        last = len(classes) - 1
+        self.assertEqual(labels_and_predictions("--class-list", names),
+                         (tuple(last - label for label in labels),
+                          [classes[last - classes.index(name)] for name in predictions]))
+        names.write_text("\n".join(classes[1:]))
+        self.assertIn(f"the head has {len(classes)} classes, --class-list",
+                      self.refused(1, *common, "--class-list", names))
 
     def test_tensorboard(self):
         wanted = ("train/loss", "train/lr", "selection/accuracy", "test/home", "test/away", "ratios")

@@ -37,6 +37,24 @@ TEST(Registry, EveryMethodAndOptionIsDescribed) {
   }
 }
 
+TEST(Registry, KnowsWhatStudiesAskOfMethods) {
+  std::vector<std::string> frozen, with_updates;
+  for (const auto& method : methods()) {
+    if (!method.trains_all) frozen.push_back(method.name);
+    if (method.radius_updates) with_updates.push_back(method.name);
+  }
+  EXPECT_EQ(frozen, (std::vector<std::string>{"lp", "pf", "bitfit", "lp-ft"}));
+  EXPECT_EQ(with_updates, std::vector<std::string>{"tpgm"});
+  EXPECT_EQ(find_method("ft")->role, MethodRole::kBaseline);
+  EXPECT_EQ(find_method("wise")->role, MethodRole::kInterpolation);
+  EXPECT_EQ(find_method("tpgm")->role, MethodRole::kTpgm);
+  const auto& updates = find_method("tpgm")->radius_updates;
+  EXPECT_EQ(updates({{"every", "10"}}).every.steps, 10);
+  EXPECT_EQ(updates({{"every", "10"}}).radius_steps, 1);
+  EXPECT_TRUE(updates({{"every", "end"}}).every.at_end());
+  EXPECT_EQ(updates({{"every", "end"}}).radius_steps, 200);
+}
+
 TEST(Registry, DefaultsAsTextAreTheDefaults) {
   for (const auto& method : methods()) {
     SCOPED_TRACE(method.name);

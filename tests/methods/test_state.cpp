@@ -1,4 +1,4 @@
-// Saving in the middle of a run and going on in another process, bit for bit.
+// Saving in the middle of a run, and bit-exact resuming in another process.
 
 #include <torch/serialize.h>
 #include <sstream>

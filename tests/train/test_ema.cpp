@@ -137,7 +137,7 @@ TEST_P(EmaTest, WarmsUpOnceOverASeriesOfProcesses) {
   train(part, 3, 8);
   expect_identical(part.state_dict(), whole.state_dict());
 
-  // A state of a version that knew no warm-up goes on as it was begun: with a constant decay.
+  // A state of a version without warm-up resumes with the constant decay that it began with.
   auto old = copy(state);
   old.erase(".updates");
   Ema constant(*net_, 0.9), resumed(*net_, 0.9, true);
@@ -181,7 +181,7 @@ TEST_P(EmaTest, SwapsValuesInPlace) {
   EXPECT_TRUE(net_->linear->weight.requires_grad());
 }
 
-TEST_P(EmaTest, GoesOnFromItsState) {
+TEST_P(EmaTest, ResumesFromItsState) {
   Ema whole(*net_, 0.7);
   train(whole, 0, 6);
   const auto state = whole.state_dict();

@@ -58,9 +58,9 @@ class Evaluate : public testing::OnDevice {
   }
 
   struct Plain {
-    int64_t images = 0, right = 0, right5 = 0;
+    int64_t images = 0, correct = 0, top5_correct = 0;
     double loss = 0;
-    std::vector<int64_t> class_images, class_right;
+    std::vector<int64_t> class_images, class_correct;
   };
   // What evaluate() should count, one image after another, over the classes in `scored`.
   Plain plain(Classifier& model, const SampleSubset& subset, const std::vector<int64_t>& scored,
@@ -68,7 +68,7 @@ class Evaluate : public testing::OnDevice {
     const at::NoGradGuard no_grad;
     Plain result;
     result.class_images.resize(static_cast<size_t>(model.num_classes()));
-    result.class_right = result.class_images;
+    result.class_correct = result.class_images;
     Loader loader(subset, view(), options());
     model.eval();
     loader.start(0);
@@ -90,9 +90,9 @@ class Evaluate : public testing::OnDevice {
         }
         ++result.images;
         ++result.class_images[static_cast<size_t>(label)];
-        if (better == 0) ++result.class_right[static_cast<size_t>(label)];
-        if (better == 0) ++result.right;
-        if (better < 5) ++result.right5;
+        if (better == 0) ++result.class_correct[static_cast<size_t>(label)];
+        if (better == 0) ++result.correct;
+        if (better < 5) ++result.top5_correct;
         result.loss += std::log(sum);
       }
     }
@@ -102,14 +102,14 @@ class Evaluate : public testing::OnDevice {
 
   static void expect_equal(const Accuracy& ours, const Plain& theirs) {
     EXPECT_EQ(ours.images, theirs.images);
-    EXPECT_EQ(ours.right, theirs.right);
-    EXPECT_EQ(ours.right5, theirs.right5);
+    EXPECT_EQ(ours.correct, theirs.correct);
+    EXPECT_EQ(ours.top5_correct, theirs.top5_correct);
     EXPECT_EQ(ours.class_images, theirs.class_images);
-    EXPECT_EQ(ours.class_right, theirs.class_right);
+    EXPECT_EQ(ours.class_correct, theirs.class_correct);
     EXPECT_NEAR(ours.loss, theirs.loss, 1e-4 * theirs.loss);
     const auto count = static_cast<double>(theirs.images);
-    EXPECT_DOUBLE_EQ(ours.top1(), 100 * static_cast<double>(theirs.right) / count);
-    EXPECT_DOUBLE_EQ(ours.top5(), 100 * static_cast<double>(theirs.right5) / count);
+    EXPECT_DOUBLE_EQ(ours.top1(), 100 * static_cast<double>(theirs.correct) / count);
+    EXPECT_DOUBLE_EQ(ours.top5(), 100 * static_cast<double>(theirs.top5_correct) / count);
   }
 
   std::filesystem::path folder_;
@@ -136,8 +136,8 @@ TEST_P(Evaluate, EqualsAPlainLoop) {
   expect_equal(accuracy, expected);
   EXPECT_EQ(accuracy.scored_classes, 9);
   EXPECT_EQ(accuracy.skipped, 0);
-  EXPECT_GT(expected.right5, expected.right);  // else the test shows little
-  EXPECT_LT(expected.right5, expected.images);
+  EXPECT_GT(expected.top5_correct, expected.correct);  // else the test shows little
+  EXPECT_LT(expected.top5_correct, expected.images);
   expect_equal(evaluate(*net, loader), expected);  // and again
 }
 
@@ -155,7 +155,7 @@ TEST_P(Evaluate, OverTheClassesThatOccur) {
   const auto accuracy = evaluate(*net, loader, over_some);
   expect_equal(accuracy, plain(*net, subset, occurring));
   EXPECT_EQ(accuracy.scored_classes, static_cast<int64_t>(occurring.size()));
-  EXPECT_GT(accuracy.right, evaluate(*net, loader).right);
+  EXPECT_GT(accuracy.correct, evaluate(*net, loader).correct);
 }
 
 TEST_P(Evaluate, FewerThanFiveClassesAreAllAmongTheFirstFive) {
@@ -175,9 +175,9 @@ TEST_P(Evaluate, EqualLogitsAreRightOnceAndAmongTheFirstFive) {
   }
   Loader loader(images(all(20), 20), view(), options());
   const auto accuracy = evaluate(*net, loader);
-  EXPECT_EQ(accuracy.right, 1);
-  EXPECT_GE(accuracy.right5, 5);
-  EXPECT_LE(accuracy.right5, 6);
+  EXPECT_EQ(accuracy.correct, 1);
+  EXPECT_GE(accuracy.top5_correct, 5);
+  EXPECT_LE(accuracy.top5_correct, 6);
   EXPECT_NEAR(accuracy.loss, std::log(20.0), 1e-5);
 }
 
@@ -247,7 +247,7 @@ TEST_P(Evaluate, SaysWhatItTakesEachImageFor) {
     ASSERT_EQ(predictions.scalar_type(), at::kInt);
     ASSERT_TRUE(predictions.device().is_cpu());
     ASSERT_EQ(predictions.sizes(), at::IntArrayRef({30}));
-    int64_t right = 0;
+    int64_t correct = 0;
     for (int64_t i = 0; i < 30; ++i) {
       const int64_t index = subset.indices[static_cast<size_t>(i)], says = predictions[i].item<int>();
       if (index == 5) {
@@ -261,9 +261,9 @@ TEST_P(Evaluate, SaysWhatItTakesEachImageFor) {
       const at::Tensor logits = net->forward(one.next()->images).cpu()[0];
       const at::Tensor scored = at::tensor(over_some ? occurring : all(12));
       EXPECT_EQ(says, scored[logits.index_select(0, scored).argmax()].item<int64_t>()) << index;
-      right += says == labels[static_cast<size_t>(index)] ? 1 : 0;
+      correct += says == labels[static_cast<size_t>(index)] ? 1 : 0;
     }
-    EXPECT_EQ(right, accuracy.right);
+    EXPECT_EQ(correct, accuracy.correct);
   }
 }
 

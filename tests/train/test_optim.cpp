@@ -1,4 +1,4 @@
-// Twenty steps against torch.optim's, and the state that goes on from any of them.
+// Twenty steps of each optimizer against torch.optim, and bit-exact resuming from any of them.
 
 #include <algorithm>
 #include <cmath>
@@ -231,7 +231,7 @@ TEST_P(Optim, ClipsAsTorchDoes) {
   EXPECT_EQ(run.optimizer->clip_grad_norm(1).device().type(), device().type());
 }
 
-TEST_P(Optim, GoesOnFromItsState) {
+TEST_P(Optim, ResumesFromItsState) {
   for (const auto& [name, golden] : goldens().json["cases"].items()) {
     for (const int64_t middle : {0, 3, 12}) {  // before the first, and before the late ones have a state
       SCOPED_TRACE(name + " from step " + std::to_string(middle));
@@ -286,6 +286,20 @@ TEST_P(Optim, BeginsAnewAfterReset) {
     fresh.train(0, 9);
     used.train(0, 9);
     expect_identical(copy(used.parameters), copy(fresh.parameters));
+  }
+}
+
+TEST_P(Optim, KeepsAsManyTensorsAsMemoryEstimatesCount) {
+  for (const auto& [name, golden] : goldens().json["cases"].items()) {
+    SCOPED_TRACE(name);
+    Training run(golden, device());
+    run.train(0, goldens().steps());
+    int64_t count = 0;
+    for (const auto& item : run.optimizer->state_dict()) {
+      count += item.key() != "optimizer" && !item.key().ends_with(".step");
+    }
+    const auto parameters = static_cast<int64_t>(run.parameters.size());
+    EXPECT_EQ(count, parameters * state_tensors_per_parameter(options_of(golden)));
   }
 }
 

@@ -253,6 +253,7 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("amp = 1\n", {"`amp` must be bool, not '1'"});
   expect_says("opt-betas = [0.9]\n", {"`opt-betas`", "1 numbers; expected 2"});
   expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be float, not 'x'"});
+  expect_says("mean = [0.5, 0.5]\n", {"`mean`: 2 numbers; expected 1 or 3"});
   expect_says("opt = \"lamb\"\n", {"`opt` must be sgd|adam|adamw, not 'lamb'"});
   expect_says("device = \"tpu\"\n", {"`device` must be auto, cpu, cuda or cuda:N, not 'tpu'"});
   expect_says("cache = \"much\"\n", {"`cache` must be a size like 4GB or 500MiB, or 0, not 'much'"});

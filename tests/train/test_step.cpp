@@ -361,7 +361,7 @@ TEST_P(Step, AGraphFollowsWhatChanges) {
         const auto batch = goldens().tensors["batches"][i].slice(0, 0, size).to(device());
         const auto labels = run.labels.index_select(0, batch);
         const auto result = run.step->step(run.images.index_select(0, batch), labels, labels, 0.01);
-        seen.insert(seen.end(), {result.loss, result.right.to(at::kFloat)});
+        seen.insert(seen.end(), {result.loss, result.correct.to(at::kFloat)});
       }
       losses.push_back(at::stack(seen).cpu());
       results.push_back(values_of(*run.model));
@@ -474,7 +474,7 @@ TEST_P(Step, AGraphGivesTheSameBitsWithEveryMethod) {
 }
 
 // Into another process, back in time, and back in time under captures that stay.
-TEST_P(Step, AGraphGoesOnFromAState) {
+TEST_P(Step, AGraphResumesFromAState) {
   for (const auto& [name, options, kinds] : method_cases()) {
     if (std::string(name) == "lp-ft") continue;  // does not go back
     for (const char* title : {"sgd", "adamw"}) {
@@ -504,7 +504,7 @@ TEST_P(Step, AGraphGoesOnFromAState) {
   }
 }
 
-// In a training batch, or in one of radius data; then the run goes on from where it was before.
+// In a training batch, or in one of radius data; then the run resumes from where it was before.
 TEST_P(Step, AGraphReportsWhatIsNotFinite) {
   for (const auto& [name, options, kinds] : method_cases()) {
     SCOPED_TRACE(std::string(name) + (options.empty() ? "" : ", " + options.begin()->first));
@@ -544,10 +544,10 @@ TEST_P(Step, CountsWhatIsRight) {
   const auto labels = run.model->forward(run.images).argmax(1);
   const auto others = at::cat({labels.slice(0, 0, 10), (labels.slice(0, 10) + 1) % 5});
   const auto result = run.step->backward(run.images, others, others);
-  EXPECT_EQ(result.right.item<int64_t>(), 10);
+  EXPECT_EQ(result.correct.item<int64_t>(), 10);
   EXPECT_FALSE(result.loss.requires_grad());
   EXPECT_TRUE(result.loss.device().type() == device().type() &&
-              result.right.device() == result.loss.device());
+              result.correct.device() == result.loss.device());
 }
 
 // The loss is that of the targets; labels are only counted.

@@ -1,4 +1,4 @@
-// The loop around the steps: phases, averages, bad batches, early stops, and runs that go on where they were.
+// The loop around the steps: phases, averages, bad batches, early stops, and resumed runs.
 #include "tests/torch_nn.h"
 #include "tpgm/train/trainer.h"
 
@@ -730,7 +730,7 @@ TEST_P(Resume, GivesTheSameBytes) {
 }
 
 // Killed: without a word, some steps after the last checkpoint.
-TEST_P(Resume, GoesOnAfterAKill) {
+TEST_P(Resume, WorksAfterAKill) {
   struct Killed {};
   for (const char* name : {"ft", "tpgm"}) {
     SCOPED_TRACE(name);

@@ -48,6 +48,12 @@ struct Every {
 };
 inline constexpr Every kEnd = -1;
 
+/// When a method learns its radii, and how many radius steps it takes each time.
+struct RadiusUpdates {
+  Every every = 1;
+  int64_t radius_steps = 1;
+};
+
 template <>
 struct TextOf<Every> {
   static std::string type() { return "int|end"; }

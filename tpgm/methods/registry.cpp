@@ -26,11 +26,27 @@ struct Entry {
   std::function<std::unique_ptr<Method>(const ModuleView&, const NamedTensors&, const Texts&)> make;
 };
 
+template <class Options>
+Options parse_options(const std::string& method, const Texts& texts) {
+  Options options;
+  Options::fields(options, [&](const char* option, auto& value, const char*) {
+    if (const auto text = texts.find(option); text != texts.end())
+      from_text("[" + method + "] " + option, text->second, value);
+  });
+  return options;
+}
+
 template <class M>
 Entry entry(const std::string& name, const std::string& title, const std::string& summary,
-            const std::string& reference) {
+            const std::string& reference, MethodRole role = MethodRole::kOther) {
   using Options = typename M::Options;
-  Entry result{{name, title, summary, reference, {}}, {}};
+  constexpr bool trains_all = !std::is_base_of_v<Subset, M> && !std::is_same_v<M, LpFt>;
+  Entry result{{name, title, summary, reference, role, trains_all, {}, nullptr}, {}};
+  if constexpr (requires(const Options& options) { options.radius_updates(); }) {
+    result.info.radius_updates = [name](const Texts& texts) {
+      return parse_options<Options>(name, texts).radius_updates();
+    };
+  }
   Options defaults;
   Options::fields(defaults, [&](const char* option, const auto& value, const char* help) {
     using T = std::decay_t<decltype(value)>;
@@ -38,11 +54,7 @@ Entry entry(const std::string& name, const std::string& title, const std::string
     result.info.options.push_back({option, type_name<T>(), to_text(value), help, by_loop});
   });
   result.make = [name](const ModuleView& model, const NamedTensors& anchor, const Texts& texts) {
-    Options options;
-    Options::fields(options, [&](const char* option, auto& value, const char*) {
-      if (const auto text = texts.find(option); text != texts.end())
-        from_text("[" + name + "] " + option, text->second, value);
-    });
+    const auto options = parse_options<Options>(name, texts);
     if constexpr (std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>)
       return std::make_unique<M>(model, anchor, options);
     else
@@ -53,7 +65,7 @@ Entry entry(const std::string& name, const std::string& title, const std::string
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
-      entry<Ft>("ft", "FT", "plain fine-tuning of all layers", ""),
+      entry<Ft>("ft", "FT", "plain fine-tuning of all layers", "", MethodRole::kBaseline),
       entry<Lp>("lp", "LP", "only the head trains", ""),
       entry<Pf>("pf", "PF", "BatchNorm's weights and biases and the head train",
                 "Kanavati, Tsuneki. Partial Transfusion. MIDL 2021."),
@@ -69,10 +81,12 @@ const std::vector<Entry>& entries() {
                   "Kumar, Raghunathan, Jones, Ma, Liang. Fine-Tuning can Distort Pretrained Features and "
                   "Underperform Out-of-Distribution. ICLR 2022."),
       entry<Wise>("wise", "WISE", "one ratio between the pre-trained and the fine-tuned model",
-                  "Wortsman et al. Robust Fine-Tuning of Zero-Shot Models. CVPR 2022."),
+                  "Wortsman et al. Robust Fine-Tuning of Zero-Shot Models. CVPR 2022.",
+                  MethodRole::kInterpolation),
       entry<Tpgm>("tpgm", "TPGM", "radii per tensor, learned on held-out data",
                   "Tian, Dai, Ma, He, Liu, Kira. Trainable Projected Gradient Method for Robust Fine-tuning. "
-                  "CVPR 2023."),
+                  "CVPR 2023.",
+                  MethodRole::kTpgm),
       entry<Ftp>("ftp", "FTP", "radii per tensor, learned from the training gradient",
                  "Tian, Liu, Smith, Kira. Fast Trainable Projection for Robust Fine-tuning. NeurIPS 2023."),
       entry<Spd>("spd", "SPD", "decay towards the anchor where the gradient asks for it",

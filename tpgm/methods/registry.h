@@ -1,6 +1,7 @@
 // All methods by name, with their options, defaults and help as text. Flags and recipes are built from this.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "tpgm/core/module_view.h"
 #include "tpgm/methods/method.h"
+#include "tpgm/methods/options.h"
 
 namespace tpgm {
 
@@ -20,12 +22,26 @@ struct OptionInfo {
   bool by_loop = false;
 };
 
+/// The part of a method in comparisons.
+enum class MethodRole {
+  kOther,
+  kBaseline,       ///< plain fine-tuning, which the others are compared with
+  kInterpolation,  ///< WISE: a curve of rows along its option `ratio`
+  kTpgm,           ///< ours; TPGM-C with its option `mu`
+};
+
 struct MethodInfo {
   std::string name;
   std::string title;  ///< In tables: "L2-SP".
   std::string summary;
   std::string reference;  ///< The paper, or empty.
+  MethodRole role = MethodRole::kOther;
+  /// False if it freezes parameters in some of its steps, which are cheaper then.
+  bool trains_all = true;
   std::vector<OptionInfo> options;
+  /// The radius updates with the given options (by name, as for make_method()); null if the method has no
+  /// radii that it learns on held-out data.
+  std::function<RadiusUpdates(const std::map<std::string, std::string>&)> radius_updates;
 
   /// The option of this name; null if there is none.
   const OptionInfo* find(const std::string& option) const;

@@ -50,6 +50,8 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   /// 1 while training, 200 with every = end, unless `radius_steps` says otherwise.
   std::int64_t radius_steps_or_default() const { return radius_steps().value_or(every().at_end() ? 200 : 1); }
 
+  RadiusUpdates radius_updates() const { return {every(), radius_steps_or_default()}; }
+
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("norm", self.norm(),

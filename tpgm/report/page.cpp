@@ -261,7 +261,7 @@ class Writer {
       html_ += fmt::format(
           "<li class=\"{0}\"><i aria-hidden=\"true\">{1}</i><b>{2}:</b> {3}<span class=\"unseen\"> "
           "({0})</span></li>\n",
-          answer.right ? "right" : "wrong", answer.right ? "✓" : "✗", escaped(answer.who),
+          answer.correct ? "right" : "wrong", answer.correct ? "✓" : "✗", escaped(answer.who),
           escaped(answer.says));
     }
     if (!image.answers.empty()) html_ += "</ul>\n";

@@ -41,7 +41,7 @@ Figure to_figure(std::string id, std::string caption, const HeatMap& map);
 /// Who says that an image is what.
 struct Answer {
   std::string who, says;
-  bool right = false;
+  bool correct = false;
 };
 
 struct GalleryImage {

@@ -1,4 +1,4 @@
-// Our numbers beside the paper's: as a table, as CSV, as JSON, and what has to be said of them.
+// Compares the results of a table with those of the paper: as a table, CSV and JSON.
 #pragma once
 
 #include <filesystem>
@@ -16,22 +16,23 @@ namespace tpgm {
 
 struct ComparedRow {
   std::string label, variant;
-  std::vector<Score> scores;                        ///< ours; empty: it failed
-  std::vector<std::optional<PaperNumber>> numbers;  ///< the paper's, by PaperComparison::tests
-  std::string chosen;                               ///< "lr=0.01"; empty: nothing was swept
+  std::vector<Score> scores;                        ///< ours; empty: the row failed
+  std::vector<std::optional<PaperNumber>> numbers;  ///< of the paper, by PaperComparison::tests
+  std::string chosen;                               ///< "lr=0.01"; empty without a sweep
   size_t seeds = 0;
   std::string error;
 };
 
 struct PaperComparison {
   std::string name;
-  std::vector<std::pair<std::string, std::string>> tests;  ///< name and title, as the paper has them
+  std::vector<std::pair<std::string, std::string>> tests;  ///< name and title of each test of the paper
   std::vector<ComparedRow> rows;
-  std::vector<std::string> facts;  ///< sentences: the command, seeds, scale, device
+  std::vector<std::string> facts;  ///< sentences about the command, seeds, scale and device
 };
 
-/// Tests in distribution first, then averages, then changes against the first row. Of every row that the
-/// paper has: ours, the paper's and the difference; of others ours alone. Throws if no row has numbers.
+/// Columns: in-distribution tests, other tests, averages, and changes relative to the first row. A row of the
+/// paper has our numbers, those of the paper and the differences; other rows have ours alone. Throws if no
+/// row has numbers.
 Table to_table(const PaperComparison& comparison);
 
 /// A line for each row and test: row,recipe,test,id,mean,std,seeds,paper,paper_std,difference.

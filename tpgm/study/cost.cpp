@@ -1,4 +1,4 @@
-// Counting, and a look at the clock.
+// Counts images for cost estimates, and measures speed in a short training run.
 #include "tpgm/study/cost.h"
 
 #include <c10/util/Exception.h>
@@ -12,29 +12,25 @@
 
 #include "tpgm/data/class_list.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/methods/tpgm.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/trainer.h"
 
 namespace tpgm {
 namespace {
 
-std::optional<TpgmOptions> tpgm_options(const TrainOptions& options) {
-  if (options.method != "tpgm") return std::nullopt;
-  TpgmOptions tpgm;
-  TpgmOptions::fields(tpgm, [&](const char* name, auto& value, const char*) {
-    if (const auto text = options.method_options.find(name); text != options.method_options.end())
-      from_text(fmt::format("[train] `{}`", name), text->second, value);
-  });
-  return tpgm;
+std::optional<RadiusUpdates> radius_updates_of(const TrainOptions& options) {
+  const auto* method = find_method(options.method);
+  if (!method || !method->radius_updates) return std::nullopt;
+  return method->radius_updates(options.method_options);
 }
 
-// Only TPGM has any.
-int64_t radius_updates(const TrainOptions& options, int64_t steps) {
-  const auto tpgm = tpgm_options(options);
-  if (!tpgm) return 0;
-  const int64_t each = tpgm->radius_steps_or_default();
-  return tpgm->every().at_end() ? each : (steps + tpgm->every().steps - 1) / tpgm->every().steps * each;
+// How many radius steps a run of `steps` training steps takes.
+int64_t radius_steps_of(const TrainOptions& options, int64_t steps) {
+  const auto updates = radius_updates_of(options);
+  if (!updates) return 0;
+  const int64_t count =
+      updates->every.at_end() ? 1 : (steps + updates->every.steps - 1) / updates->every.steps;
+  return count * updates->radius_steps;
 }
 
 }  // namespace
@@ -74,7 +70,7 @@ Cost cost_of(const TrainOptions& options, const DataSize& size) {
   cost.runs = 1;
   cost.steps = options.epochs * (size.train / batch / batches);
   cost.training = cost.steps * batch * batches;
-  cost.radius = radius_updates(options, cost.steps) * radius_batch;
+  cost.radius = radius_steps_of(options, cost.steps) * radius_batch;
   cost.evaluation = (options.epochs + 1) * size.selection + size.tests;
   return cost;
 }
@@ -106,8 +102,8 @@ void scale_down(Settings& settings, double scale, const Settings& given) {
         }
       },
       options);
-  if (const auto tpgm = tpgm_options(options); tpgm && tpgm->every().at_end())
-    set("radius-steps", part(tpgm->radius_steps_or_default(), 1));
+  if (const auto updates = radius_updates_of(options); updates && updates->every.at_end())
+    set("radius-steps", part(updates->radius_steps, 1));
 }
 
 double measure_speed(TrainOptions options, const std::function<bool()>& stop) {

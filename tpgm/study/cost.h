@@ -1,4 +1,4 @@
-// What runs will take: steps and images from their options, seconds from a speed that is measured.
+// Estimates the cost of runs: steps and images from their options, time from a measured speed.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,42 @@
 
 namespace tpgm {
 
-/// Of one run or of many.
+/// The cost of one run, or the sum over many.
 struct Cost {
   int64_t runs = 0, steps = 0;
   int64_t training = 0, radius = 0, evaluation = 0;  ///< images
 
   Cost& operator+=(const Cost& other);
-  /// In images trained on, which is what a speed counts: one to learn radii from costs as much, one that is
-  /// only evaluated a third (a forward pass).
+  /// The cost in training images, the unit of measure_speed(). A radius image counts as 1, an evaluated image
+  /// (only a forward pass) as 1/3.
   double work() const;
 };
 
-/// Images in the sets of a run.
+/// The numbers of images of a run.
 struct DataSize {
   int64_t train = 0, radius = 0, selection = 0, tests = 0;
 };
 
-/// Opens data once for all runs with the same.
+/// Finds the DataSize of runs; opens the data once for all runs with the same data.
 class DataSizes {
  public:
-  /// Throws what open_data() throws.
+  /// Throws the errors of open_data().
   DataSize of(const TrainOptions& options);
 
  private:
-  std::map<Settings, DataSize> known_;  // by what the data depend on
+  std::map<Settings, DataSize> known_;  // by the settings with Trait::kData
 };
 
-/// Of a run that does not stop early.
+/// The cost of a run that does not stop early.
 Cost cost_of(const TrainOptions& options, const DataSize& size);
 
-/// Makes a plan smaller: a share of the data, of the tests and of the epochs (at least one, where there are
-/// any), also of warm-up, probing, patience and a stepped schedule, and of radius steps where they come at
-/// the end. Keys in `given` stay.
+/// Scales a run down: multiplies the fractions of data and tests, the epochs (at least 1, if there are any),
+/// warm-up, linear probing, patience, decay epochs, and the radius steps of a final projection by `scale`.
+/// Keys in `given` are not changed.
 void scale_down(Settings& settings, double scale, const Settings& given);
 
-/// Images trained on in a second, in a few real steps: twenty, or as many as five seconds have room for. The
-/// first ones are not counted. Asks `stop` after every step; 0 if that came true.
+/// Measures the training images per second over twenty steps, or those of five seconds, after a few warm-up
+/// steps. Calls `stop` after every step; returns 0 if it was true.
 double measure_speed(TrainOptions options, const std::function<bool()>& stop);
 
 }  // namespace tpgm

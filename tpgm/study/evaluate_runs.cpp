@@ -104,7 +104,7 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     const fs::path run = rows[i].path;
     TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
                 "[eval] the run '", run.string(),
-                "' has not finished an epoch yet; go on with tpgm train `resume`");
+                "' has not finished an epoch yet; continue it with tpgm train `resume`");
     if (!fs::exists(run / "result.json"))
       note(say,
            fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "
@@ -124,6 +124,7 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     settings.insert(recipes[i].begin(), recipes[i].end());
     row.options = make_options(settings);
     row.of_a_run = first != nullptr;
+    row.list_given = given.contains("class-list");
     row.batch_size = given.contains("batch-size")
                          ? row.options.batch_size
                          : row.options.validation_batch_size.value_or(row.options.batch_size);
@@ -217,7 +218,9 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
   Data data;
   for (Row& row : rows) {
     const auto given = row.open(head, say);
-    row.classes = classes_for(given, row.options.class_list, data.names(row.options), say);
+    // The list of a recipe is for checkpoints that do not say their classes.
+    const bool listed = row.list_given || given.classes.empty();
+    row.classes = classes_for(given, listed ? row.options.class_list : "", data.names(row.options), say);
     row.tests = data.tests(row, row.classes);
   }
   check_comparable(rows);
@@ -339,8 +342,8 @@ std::string per_class_csv(const std::vector<Row>& rows) {
         if (result.class_images[k] == 0) continue;
         text += fmt::format(
             "{},{},{},{},{},{}\n", csv_field(row.name), csv_field((*row.tests)[t].name),
-            csv_field(row.classes[k]), result.class_images[k], result.class_right[k],
-            100 * static_cast<double>(result.class_right[k]) / static_cast<double>(result.class_images[k]));
+            csv_field(row.classes[k]), result.class_images[k], result.class_correct[k],
+            100 * static_cast<double>(result.class_correct[k]) / static_cast<double>(result.class_images[k]));
       }
     }
   }

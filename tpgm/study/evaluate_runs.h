@@ -1,4 +1,4 @@
-// How often runs and checkpoints are correct, in distribution and out of it, side by side.
+// Evaluates runs and checkpoints on the same tests, in-distribution and out-of-distribution.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,12 +18,13 @@
 
 namespace tpgm {
 
-/// A run or a checkpoint to be scored, and what came of it.
+/// A run or a checkpoint to evaluate, and its results.
 struct EvaluatedRow {
   std::string name, path;
   bool run = false;       ///< `path` is a run folder
-  bool of_a_run = false;  ///< its data are a run's, with what that held out
+  bool of_a_run = false;  ///< its tests are those of a run, including held-out images
   TrainOptions options;
+  bool list_given = false;  ///< `class-list` was given, and does not come from a recipe
   int64_t batch_size = 64;
   std::shared_ptr<const std::vector<TestSet>> tests;
   std::vector<std::string> classes;
@@ -32,28 +33,28 @@ struct EvaluatedRow {
   GivenClassifier open(const std::string& head, const Say& note) const;
 };
 
-/// Run folders, or any checkpoints; "NAME=PATH" names the row. `given` beats the recipe of a run, or, of a
-/// checkpoint by itself, what the first run says of its data. Where `given` has a data set, what recipes say
-/// of theirs does not count.
+/// A row for each run folder or checkpoint; "NAME=PATH" names the row. Options of a run come from its recipe,
+/// and data options of a checkpoint from the recipe of the first run. `given` overrides both; if it has a
+/// data set, the data options of recipes are ignored.
 std::vector<EvaluatedRow> rows_to_evaluate(const std::vector<std::string>& checkpoints, const Settings& given,
                                            const Say& say);
 
-/// The option without which it is not known what a row is tested on: "test" or "data-dir"; empty if it is.
+/// The option that is missing to find the tests of a row, "test" or "data-dir"; empty if none is.
 std::string missing_option(const EvaluatedRow& row);
 
-/// Opens tests and reads classes. Whatever can be wrong is, here and before the first image is read. `head`:
-/// a file made from text, for checkpoints without a head.
+/// Opens the tests of all rows and finds their classes. All mistakes in options and files are errors here,
+/// before the first image is read. `head` is a head file made from text, for checkpoints without a head.
 void open_tests(std::vector<EvaluatedRow>& rows, const std::string& head, const Say& say);
 
-/// Scores all rows. `progress` is told how many images were scored since it was last called.
+/// Evaluates all rows. Calls `progress` with the number of images since its last call.
 void evaluate(std::vector<EvaluatedRow>& rows, const std::string& head, c10::Device device,
               const std::function<void(size_t)>& progress, const Say& say);
 
 /// `score`: &Accuracy::top1 or top5.
 std::vector<ResultRow> results_of(const std::vector<EvaluatedRow>& rows, double (Accuracy::*score)() const);
-/// Over which classes, in a line: no accuracy means anything without.
+/// A line about the classes that were scored over.
 std::string scored_text(const std::vector<EvaluatedRow>& rows);
-/// Images that could not be read.
+/// The number of unreadable images.
 int64_t skipped_of(const std::vector<EvaluatedRow>& rows);
 
 nlohmann::ordered_json to_json(const std::vector<EvaluatedRow>& rows);

@@ -58,7 +58,6 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
 
 std::vector<std::string> classes_for(const GivenClassifier& given, const std::string& class_list,
                                      const Dataset& data, const Say& note) {
-  if (!given.classes.empty()) return given.classes;
   const int64_t outputs = given.loaded.model->num_classes();
   if (!class_list.empty()) {
     auto classes = load_class_list(class_list);
@@ -66,6 +65,7 @@ std::vector<std::string> classes_for(const GivenClassifier& given, const std::st
                 " classes, `class-list` '", class_list, "' ", classes.size());
     return classes;
   }
+  if (!given.classes.empty()) return given.classes;
   TORCH_CHECK(!data.classes().empty(), "'", data.where(),
               "' has images without labels; give class folders, a list or labelled shards");
   if (!given.head.empty()) {

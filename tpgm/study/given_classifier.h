@@ -1,4 +1,4 @@
-// A classifier by the names of its parts: a model, a checkpoint, a head, the classes it knows.
+// Opens a classifier by the names of its parts: model, checkpoint and head; and finds its classes.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace tpgm {
 
-/// Is told sentences for the user.
+/// Receives messages for the user.
 using Say = std::function<void(const std::string&)>;
 
 /// Whether a checkpoint brings a head of its own.
@@ -19,23 +19,24 @@ bool has_head(const std::string& model, const std::string& checkpoint);
 
 struct GivenClassifier {
   LoadedClassifier loaded;
-  /// The file whose head it has, made from text; empty: its own.
+  /// The file of its head, made from text; empty: the head of the checkpoint.
   std::string head;
-  /// In the head's order, as the checkpoint says; empty if it does not.
+  /// The classes in the metadata of the checkpoint, in the order of the head; empty if it has none.
   std::vector<std::string> classes;
 };
 
-/// When a given head is used: where the checkpoint has none, in any case, or never, as only features are
-/// wanted.
+/// When a given head is used: only if the checkpoint has none, always, or never, because only features are
+/// needed.
 enum class HeadUse { kWhereNone, kAlways, kNever };
 
-/// With the checkpoint's own head, or with `head`. A script without a checkpoint is a classifier by itself.
-/// `note` may be empty.
+/// Opens a classifier with the head of the checkpoint or with `head`. A TorchScript model without a
+/// checkpoint is a classifier by itself. `note` may be empty.
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
                                 const std::string& head, const Say& note, HeadUse use = HeadUse::kWhereNone);
 
-/// The head's classes in its order, by the names that `data` has: what the checkpoint says; or else the list;
-/// or else the names that the head was made from; or else those of the data, if they are as many.
+/// The classes of the head in its order, by the names that `data` has. They come from the first of these that
+/// is there: `class_list` (a file or folder; may be empty), the checkpoint, the names that the head was made
+/// from, and the data. Throws if their number is not that of the head's outputs.
 std::vector<std::string> classes_for(const GivenClassifier& given, const std::string& class_list,
                                      const Dataset& data, const Say& note);
 

@@ -113,7 +113,7 @@ class Runner {
         say("stopping; the runs save themselves");
         stop();
         TORCH_CHECK(false, "[sweep] interrupted: ", done_, " of ", jobs_.size(),
-                    " runs are finished; the same command goes on");
+                    " runs are finished; the same command resumes");
       }
       start_some();
       look();
@@ -146,7 +146,7 @@ class Runner {
     fs::create_directories(folder.parent_path(), error);
     const int descriptor = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     TORCH_CHECK(descriptor >= 0, "[sweep] cannot write '", log.string(), "': ", std::strerror(errno),
-                "; take another --output");
+                "; take another `output`");
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor);
       if (elsewhere_.insert(index).second) say(job.name + " is being made by another process");

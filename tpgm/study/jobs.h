@@ -1,4 +1,4 @@
-// Runs as processes of their own, some side by side, and what came of each.
+// Runs jobs, each a training run in a process of its own, several in parallel.
 #pragma once
 
 #include <cstdint>
@@ -13,74 +13,75 @@
 
 namespace tpgm {
 
-/// A run to be made: `settings` decide all of it, its folder included.
+/// A run to make: `settings` describe it completely, including its folder.
 struct Job {
   std::string name;   ///< "lr=0.001,seed=0", for messages
-  Settings settings;  ///< with "output", and absolute paths
-  Settings swept;     ///< the part of them that the sweep varies, without the seed
+  Settings settings;  ///< including "output"; paths are absolute
+  Settings swept;     ///< the settings that the sweep varies, without the seed
   std::string seed;
-  double work = 1;  ///< how long it takes, relative to others
+  double work = 1;  ///< its duration relative to other jobs
 };
 
 struct JobResult {
   Job job;
-  std::optional<RunResult> result;  ///< nothing: it failed
-  std::string error;                ///< the last line it said, then
+  std::optional<RunResult> result;  ///< empty: it failed
+  std::string error;                ///< the last line of the log of a failed run
 };
 
-/// What a process is to do.
+/// The task of a process.
 struct RunStart {
   std::filesystem::path recipe, folder;
-  bool resume = false;  ///< the run in `folder`; else `recipe` begins one, which says the same folder
-  Settings settings;    ///< that may be other than the recipe's: Trait::kResumable
+  bool resume =
+      false;  ///< resume the run in `folder`; otherwise begin one with `recipe`, whose output is `folder`
+  Settings settings;  ///< settings that override the recipe: Trait::kResumable
 };
 
-/// A program by its path, and its arguments from argv[0] on.
+/// The path of a program, and its arguments including argv[0].
 struct Process {
   std::string program;
   std::vector<std::string> arguments;
 };
 
-/// Where run_jobs() is.
+/// The progress of run_jobs().
 struct JobsProgress {
   size_t done = 0, all = 0;
   std::vector<std::string> running;    ///< names of jobs
-  std::optional<double> seconds_left;  ///< nothing: no run has shown yet how long it takes
+  std::optional<double> seconds_left;  ///< empty before the first run allows an estimate
 };
 
 struct JobCallbacks {
-  /// Sentences for the user: which run is finished, which failed.
+  /// Receives messages for the user: which run is finished, which failed.
   std::function<void(const std::string&)> say;
   /// Called many times a second.
   std::function<void(const JobsProgress&)> progress;
-  /// Asked many times a second: true to stop.
+  /// Called many times a second; true: stop.
   std::function<bool()> stop;
 };
 
 struct JobOptions {
   int64_t side_by_side = 1;
-  /// The process that makes a run: one that leaves a finished run folder and returns 0, and that saves itself
-  /// and ends on SIGTERM. What it prints goes to the log of the run.
+  /// The process that makes a run. It must leave a finished run folder and return 0; on SIGTERM it must save
+  /// its state and end. Its output goes to the log of the run.
   std::function<Process(const RunStart&)> process;
-  /// What lines of its log begin with, which messages leave out.
+  /// A prefix of its log lines that messages leave out.
   std::string log_prefix;
   JobCallbacks callbacks;
 };
 
-/// What the jobs are a part of, for progress: runs that were made before them, in how many seconds, and those
-/// that come after them.
+/// The plan that the jobs are a part of, for progress: the runs made before them with their duration, and the
+/// runs after them.
 struct PlanContext {
   size_t before = 0, after = 0;
   double work_before = 0, seconds_before = 0, work_after = 0;
 };
 
-/// Runs what is not finished yet, `side_by_side` at a time, in processes that share the cores; runs that were
-/// interrupted are resumed. Beside the folder OUTPUT of a run lie its recipe, OUTPUT.toml, and what it says,
-/// OUTPUT.log. A failed run does not end the others. Several callers may be given the same jobs: each run is
-/// made by one of them.
+/// Makes the runs that are not finished, `side_by_side` at a time, in processes that share the cores.
+/// Interrupted runs are resumed. A run in the folder OUTPUT has its recipe in OUTPUT.toml and its output in
+/// OUTPUT.log. A failed run does not end the others. Several processes may call this with the same jobs: each
+/// run is made by one of them.
 ///
-/// Throws, before anything runs, if a folder holds a run of another recipe, and when stop() came true, after
-/// all runs have saved themselves: calling it again resumes them.
+/// Throws before the first run if a folder holds a run of another recipe. Throws when stop() is true, after
+/// all runs have saved their states; another call resumes them.
 std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, const JobOptions& options,
                                 const PlanContext& context = {});
 

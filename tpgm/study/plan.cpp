@@ -13,6 +13,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/methods/registry.h"
 #include "tpgm/study/sweep.h"
 
 namespace tpgm {
@@ -247,8 +248,8 @@ TrainOptions TablePlan::example() const {
   std::optional<TrainOptions> found;
   for (const size_t i : order_) {
     const auto options = make_options(expected_jobs(i).front().settings);
-    const bool whole = options.method != "lp" && options.method != "lp-ft" && options.method != "pf";
-    if (options.epochs > 0 && whole) return options;
+    const auto* method = find_method(options.method);
+    if (options.epochs > 0 && method && method->trains_all) return options;
     if (!found || (found->epochs == 0 && options.epochs > 0)) found = options;
   }
   return *found;

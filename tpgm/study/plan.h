@@ -1,4 +1,4 @@
-// A table's runs: what they are, what they cost, in which order, and what came of them.
+// The runs of a paper's table: their order, their cost, and their results.
 #pragma once
 
 #include <filesystem>
@@ -16,48 +16,50 @@
 namespace tpgm {
 
 struct ReproduceOptions {
-  Settings given;                  ///< they beat recipes, and are not scaled
-  std::vector<std::string> seeds;  ///< empty: the recipes'
-  std::vector<std::string> rows;   ///< recipes or labels of those to make; empty: all
+  Settings given;                  ///< override the recipes, and are not scaled
+  std::vector<std::string> seeds;  ///< empty: those of the recipes
+  std::vector<std::string> rows;   ///< recipes or labels of the rows to make; empty: all
   double scale = 1;
-  std::filesystem::path output;  ///< in which the table has a folder of its name
+  std::filesystem::path output;  ///< the folder in which the folder of the table is
   JobOptions jobs;
 };
 
-/// What the runs of a table take.
+/// The cost of the runs of a table.
 struct PlanCost {
-  std::string name;                                ///< the table's
+  std::string name;                                ///< of the table
   std::vector<std::pair<std::string, Cost>> rows;  ///< by variant, in the order in which they are made
   Cost all;
   Cost left;  ///< of the runs that are not finished
   size_t finished = 0;
 };
-/// A line for each row, and one for all.
+/// A line for each row, and one for their sum.
 Table to_table(const PlanCost& cost);
 
 class TablePlan {
  public:
-  /// Throws for rows that take from themselves, from others that are not there, or what these do not have.
+  /// Throws if a row takes values from itself, from a row that does not exist, or an option that row does not
+  /// have.
   TablePlan(PaperTable table, const ReproduceOptions& options);
 
   PlanCost cost(DataSizes& sizes) const;
-  /// A run whose speed stands for all: the first that trains the whole model.
+  /// The run whose speed is measured for the estimate: the first that trains the whole model.
   TrainOptions example() const;
 
-  /// Makes all runs; those that are finished are not made again. False if any failed.
+  /// Makes all runs that are not finished. False if any failed.
   bool run(DataSizes& sizes);
-  /// Folders of the runs that rows stand on: the best of each, for every seed.
+  /// The folders of the best run of each row, for every seed.
   std::vector<std::filesystem::path> best_runs() const;
   PaperComparison comparison() const;
 
  private:
-  /// `key` is what the best run of another row has: an option, or, for the key "weights", its folder.
+  /// The value of `key` comes from the best run of another row: one of its options or, for the key "weights",
+  /// its folder.
   struct Dependency {
     std::string key;
     std::string option;  // of the other row; empty: its folder
     size_t row;
   };
-  /// What rows of the same variant share.
+  /// Rows of the same variant share one of these.
   struct PlannedRow {
     std::string variant;
     Recipe recipe;
@@ -84,7 +86,7 @@ class TablePlan {
   ReproduceOptions options_;
   std::filesystem::path folder_;
   std::vector<PlannedRow> rows_;
-  std::vector<size_t> order_;  // those that others depend on first
+  std::vector<size_t> order_;  // rows after those that they depend on
   Outcomes outcomes_;
 };
 

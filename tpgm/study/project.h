@@ -1,5 +1,4 @@
-// Two checkpoints into one: a fine-tuned model is projected towards its pre-trained weights, by radii learned
-// on held-out data.
+// Projects a fine-tuned checkpoint towards its pre-trained weights, with radii learned on held-out data.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,16 +22,16 @@ namespace tpgm {
 
 struct ProjectOptions {
   std::string anchor, checkpoint;  ///< pre-trained and fine-tuned: a file, folder or run, of any layout
-  std::string head;                ///< a file made from text, for checkpoints that have none
+  std::string head;                ///< a head file made from text, for checkpoints without a head
   std::string radius_data,
-      part;                ///< a data set, and one of its parts; empty: the only one, or one called radius
-  TpgmOptions tpgm;        ///< but for mu, and the parameters that have no anchor
-  std::vector<double> mu;  ///< an output for each
+      part;                ///< a data set, and one of its parts; empty: the only part, or the split "radius"
+  TpgmOptions tpgm;        ///< without mu
+  std::vector<double> mu;  ///< one output for each value
   int64_t radius_batch_size = 64;
-  TrainOptions options;  ///< of these the model, the classes, the seed, and how images are read
+  TrainOptions options;  ///< used: model, classes, seed, amp, and the options of images
 };
 
-/// Ratios and distances of some tensors together.
+/// The ratios and distances of the tensors of a block.
 struct ProjectedBlock {
   std::string name;
   int64_t tensors = 0;
@@ -42,7 +41,8 @@ struct ProjectedBlock {
   void add(double tensor_ratio, double tensor_before, double tensor_after);
 };
 
-/// What one mu came to. Losses are means over the first and the last tenth of the steps; NaN without any.
+/// The result for one mu. The losses are means over the first and the last tenth of the steps; NaN without
+/// steps.
 struct Projected {
   double mu = 0, first_loss = 0, last_loss = 0;
   NamedNumbers ratios, radii;
@@ -50,28 +50,28 @@ struct Projected {
   ProjectedBlock all{"all"};
 };
 
-/// A step of learning radii, of all mu together.
+/// A radius step; `step` and `steps` count those of all mu.
 struct ProjectProgress {
   int64_t step = 0, steps = 0;
   double mu = 0;
-  at::Tensor loss;  ///< to read it waits for the device
+  at::Tensor loss;  ///< on the device: reading it synchronises
 };
 
 class Projector {
  public:
-  /// Opens everything. Throws for whatever can be known to be wrong before the work; `note` is told what was
-  /// found.
+  /// Opens checkpoints and data. Throws for all mistakes in options and files. `note` receives messages about
+  /// them.
   Projector(ProjectOptions options, c10::Device device, const Say& note);
   ~Projector();
 
-  /// Where radii are learned.
+  /// The radius data.
   const Dataset::Part& part() const;
-  /// Learns for each mu, and writes its model to the file of the same place; the files appear together at the
-  /// end. `commands` go into their metadata.
+  /// For each mu learns radii and writes the projected model to the file with the same index. All files
+  /// appear together at the end. `commands` go into their metadata.
   std::vector<Projected> run(const std::vector<std::filesystem::path>& files,
                              const std::vector<std::string>& commands,
                              const std::function<void(const ProjectProgress&)>& progress);
-  /// Images that could not be read.
+  /// Unreadable images.
   const std::vector<BadImage>& skipped() const;
 
  private:
@@ -79,13 +79,14 @@ class Projector {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A file for each mu: `output` itself for one; else OUT-mu=0.001.safetensors and so on, or "{mu}" replaced
-/// by the value; in a folder mu=0.001.safetensors.
+/// The output file of each mu. One mu: `output` itself, or model.safetensors if it is a folder. Several:
+/// OUT-mu=0.001.safetensors, or mu=0.001.safetensors in a folder. "{mu}" in `output` is replaced by the
+/// value.
 std::vector<std::filesystem::path> projected_files(const std::string& output, const std::vector<double>& mu);
 
 /// A row for each block.
 Table to_table(const std::vector<Projected>& all);
-/// With the ratio and the radius of every tensor, and the file that it was written to.
+/// With the ratio and the radius of every tensor, and the name of its file.
 nlohmann::ordered_json to_json(const Projected& projected, const std::filesystem::path& file);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// A run on disk, as the trainer writes it: its recipe, logs, checkpoints and result. run_record.h reads it.
+// Writes the folder of a run: its recipe, logs, checkpoints and result. run_record.h reads it.
 #pragma once
 
 #include <filesystem>
@@ -13,34 +13,33 @@
 
 namespace tpgm {
 
-/// What is in it:
-///     recipe.toml           the effective recipe: `tpgm train -c` of it gives the same run
+/// The files:
+///     recipe.toml           the effective recipe: `tpgm train -c recipe.toml` makes the same run
 ///     environment.json      versions, device, threads, command
-///     log.jsonl             a line for every log step, epoch, checkpoint and test
-///     summary.csv           a line for every epoch
+///     log.jsonl             a line for each log step, epoch, checkpoint and test
+///     summary.csv           a line for each epoch
 ///     events.out.tfevents.* the same for TensorBoard, with histograms of ratios
-///     radii.json            radii and ratios of each tensor over time, where the method has them:
-///                           "names"; for each time an entry of "steps", "radii", "ratios" (empty: not known
-///                           yet) and "radius_steps", how far the method's last act was; null: during
-///                           training
+///     radii.json            radii and ratios of each tensor over time, for methods that have them: "names",
+///                           and for each time an entry of "steps", "radii", "ratios" (empty: not known yet)
+///                           and "radius_steps" (the radius step of finish(); null: during training)
 ///     last.safetensors      the weights of the last epoch
-///     best.safetensors      those of the best epoch on selection data; at the end, the result
-///     predictions.safetensors  what the result takes each image of each test for: see save_predictions
-///     resume.safetensors    everything that --resume needs
-///     result.json           the tests; there once the run is finished
+///     best.safetensors      the weights of the best epoch on selection data; at the end, the result
+///     predictions.safetensors  the predicted classes of the tests, see save_predictions()
+///     resume.safetensors    the state to resume from
+///     result.json           the tests; exists once the run is finished
 ///
-/// Every file but the logs appears complete or not at all. Logs are cut back to where they were when a run
-/// resumes, so that nothing is in them twice.
+/// Every file except the logs is replaced atomically. When a run resumes, logs are truncated to the state
+/// that it resumes from, so that nothing is in them twice.
 class RunFolder : public RunLog {
  public:
   using Json = RunLog::Json;
 
-  /// Throws if the folder holds anything.
+  /// Throws unless the folder is empty or does not exist.
   static void check_new(const std::filesystem::path& path);
-  /// A new run: throws if the folder holds anything.
+  /// Creates a new run. Throws unless the folder is empty or does not exist.
   static RunFolder create(const std::filesystem::path& path, const TrainOptions& options,
                           const RunEnvironment& environment);
-  /// A run that was begun: throws if there is none, or it is finished.
+  /// Opens an unfinished run. Throws if there is none, or if it is finished.
   static RunFolder open(const std::filesystem::path& path);
   RunFolder(RunFolder&&) noexcept;
   ~RunFolder() override;

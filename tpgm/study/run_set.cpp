@@ -83,13 +83,22 @@ Settings identity_of(const Settings& settings, int depth) {
 }
 
 RowKind kind_of(const TrainOptions& options) {
-  if (options.method == "ft" && options.epochs == 0 && options.weights.empty())
+  const auto* method = find_method(options.method);
+  const auto role = method ? method->role : MethodRole::kOther;
+  if (role == MethodRole::kBaseline && options.epochs == 0 && options.weights.empty())
     return options.head.is(HeadSource::Kind::kFresh) || options.head.is(HeadSource::Kind::kCheckpoint)
                ? RowKind::kPretrained
                : RowKind::kZeroShot;
-  if (options.method == "ft") return RowKind::kFt;
-  if (options.method == "wise") return RowKind::kWise;
-  if (options.method == "tpgm") return method_number(options, "mu") > 0 ? RowKind::kTpgmC : RowKind::kTpgm;
+  switch (role) {
+    case MethodRole::kBaseline:
+      return RowKind::kFt;
+    case MethodRole::kInterpolation:
+      return RowKind::kWise;
+    case MethodRole::kTpgm:
+      return method_number(options, "mu") > 0 ? RowKind::kTpgmC : RowKind::kTpgm;
+    case MethodRole::kOther:
+      break;
+  }
   return RowKind::kOther;
 }
 
@@ -258,7 +267,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
       set.unfinished.push_back(path);
     }
   }
-  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train `resume` ",
+  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; resume them with tpgm train `resume` ",
               set.unfinished.empty() ? "RUN" : shown(set.unfinished.front()));
 
   leave_out_anchors(runs, set.notes);

@@ -1,4 +1,4 @@
-// Finished runs as rows of one table: grouped by seed, named as people call them, in the order of methods().
+// Finished runs as rows of a table: grouped by seed, named, and in the order of methods().
 #pragma once
 
 #include <filesystem>
@@ -15,45 +15,45 @@ namespace tpgm {
 struct FinishedRun {
   std::filesystem::path path;
   Settings settings;     ///< of its recipe.toml
-  TrainOptions options;  ///< the same
+  TrainOptions options;  ///< the same settings, parsed
   RunResult result;
 };
 
-/// Runs that differ in nothing but their seed.
+/// Runs that differ only in their seed.
 struct ReportRow {
-  std::string
-      name;  ///< "FT", "WISE 0.5", "TPGM-C μ=0.001"; of several that would be called alike, with settings
+  std::string name;  ///< "FT", "WISE 0.5", "TPGM-C μ=0.001"; with settings that differ, if several rows had
+                     ///< the same name
   RowKind kind = RowKind::kOther;
   std::vector<FinishedRun> runs;  ///< one for each seed
   std::vector<Score> scores;
 
   const FinishedRun& run() const { return runs.front(); }
   const std::string& method() const { return run().options.method; }
-  /// Nothing was trained, and nothing done at the end: the anchor itself.
+  /// True if the row is the anchor itself: nothing was trained or projected.
   bool is_anchor() const { return kind == RowKind::kZeroShot || kind == RowKind::kPretrained; }
 };
 
 struct RunSet {
   std::vector<ReportRow> rows;
-  size_t reference = 0;  ///< the row that changes are relative to: FT, or else the first
+  size_t reference = 0;  ///< changes are relative to this row: FT, or else the first
   std::vector<std::filesystem::path> unfinished;
-  std::vector<std::string> notes;  ///< for the user: what was found and left out
+  std::vector<std::string> notes;  ///< for the user: runs that were left out, and why
 };
 
-/// Each of `paths` is a run, or a folder with runs at any depth. Throws for a path that is none, where no run
-/// is finished, and for runs that were tested on different data, naming two.
+/// Each of `paths` is a run, or a folder with runs at any depth. Throws if a path has no runs, if no run is
+/// finished, or if runs were tested on different data, naming two of them.
 RunSet load_runs(const std::vector<std::filesystem::path>& paths);
 
-/// What makes a run what it is: its settings without circumstances, and with those of a run that it started
-/// from (`weights`) in place of that run's path.
+/// The settings that identify a run: those without Trait::kCircumstance. If it started from another run
+/// (`weights`), the settings of that run replace its path.
 Settings identity_settings(const Settings& settings);
 
-/// NaN of a text that is no number.
+/// NaN if the text is not a number.
 double to_number(const std::string& text);
-/// An option of a run's method; 0 of methods without it.
+/// An option of the method of a run; 0 if the method does not have it.
 double method_number(const TrainOptions& options, const std::string& key);
 
-/// The rows for summary(), and for choosing one of several of a kind.
+/// The rows for summary() and chosen().
 std::vector<SummaryRow> summary_rows(const RunSet& runs);
 std::string summary(const RunSet& runs);
 

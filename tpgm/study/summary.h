@@ -1,4 +1,4 @@
-// What a table of results says, in a paragraph: whichever way the numbers came out.
+// Summarises a table of results in a paragraph, whichever method is better.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,38 @@
 
 namespace tpgm {
 
-/// What a row is to the others.
+/// The role of a row in the comparison.
 enum class RowKind { kZeroShot, kPretrained, kFt, kWise, kTpgm, kTpgmC, kOther };
 
 struct SummaryRow {
   std::string name;
   RowKind kind = RowKind::kOther;
-  std::vector<Score> scores;    ///< of all rows the same tests
+  std::vector<Score> scores;    ///< the same tests for all rows
   std::vector<int64_t> images;  ///< of each test
-  /// Accuracy on selection data, by which one of several rows of a kind is chosen; NaN: none, then the first.
+  /// Accuracy on selection data, by which chosen() chooses one of several rows of a kind. NaN for all: the
+  /// first.
   double selection = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// The accuracy over tests that are (or are not) in-distribution, and how exactly it is known.
+/// The mean accuracy over the tests that are (or are not) in-distribution, with its standard error.
 struct Average {
-  double mean = std::numeric_limits<double>::quiet_NaN();  ///< NaN: there is no such test
-  double error = 0;  ///< standard error of the mean: over seeds, or of one seed by the number of images
+  double mean = std::numeric_limits<double>::quiet_NaN();  ///< NaN without such tests
+  double error = 0;  ///< standard error of the mean: over seeds, or for one seed from the number of images
 };
 Average average_of(const SummaryRow& row, bool id);
 
-/// The row among those of `kind` that is the best on selection data; null without any.
+/// The row of the kind with the best accuracy on selection data; null without any.
 const SummaryRow* chosen(const std::vector<SummaryRow>& rows, RowKind kind);
 
-/// In about a hundred words: what fine-tuning changed, in distribution and out of it; how TPGM and TPGM-C, as
-/// chosen on selection data, stand beside it, better or worse; then WISE, by the best point of its curve out
-/// of distribution that is not below ours in it, or else by the nearest; which rows are best; and what is
-/// noise: below two standard errors of a difference. Says nothing of what is not there. One row, or none with
-/// numbers: empty.
+/// A paragraph of about a hundred words:
+///   - what fine-tuning changed, in distribution and out of distribution;
+///   - TPGM and TPGM-C, as chosen on selection data, compared with it;
+///   - WISE: the point of its curve with the best OOD accuracy whose ID accuracy is not below that of TPGM,
+///   or else the
+///     nearest point;
+///   - the best rows;
+///   - which differences are noise: below two standard errors.
+/// Leaves out rows that are not there. Empty if there is only one row, or none with numbers.
 std::string summary(const std::vector<SummaryRow>& rows);
 
 }  // namespace tpgm

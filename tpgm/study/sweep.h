@@ -1,4 +1,4 @@
-// A sweep: every combination of some options' values, each for several seeds, and the best of them.
+// A sweep: all combinations of values of some options, each for several seeds, and the best of them.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace tpgm {
 
-/// Every combination of recipe.sweep ("lr=1e-3,1e-2") and recipe.seeds, in folders below settings["output"].
+/// All combinations of recipe.sweep ("lr=1e-3,1e-2") and recipe.seeds, in folders below settings["output"].
 /// Throws for keys that are unknown or swept twice, and for values that make_options() refuses.
 std::vector<Job> expand(const Recipe& recipe);
 
-/// Throws if there are several combinations for one method and no selection data to
-/// choose by: known before hours of training, not after.
+/// Throws if a method has several combinations and there are no selection data to choose by: an error before
+/// hours of training, not after them.
 void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes);
 
-/// Of results that differ in seeds alone, grouped by what was swept: the group whose mean accuracy on
-/// selection data is the highest among those in which no run failed (the first of equals); empty if all have
-/// failures. Throws if there are several and no accuracies to choose by.
+/// Groups results that differ only in the seed, and returns the group with the highest mean accuracy on
+/// selection data (the first of equals). Groups with a failed run are left out; empty if all have one. Throws
+/// if there are several groups and no accuracies to choose by.
 std::vector<JobResult> best_of(const std::vector<JobResult>& results);
 
 /// Mean accuracy on selection data, in per cent; NaN if there is none.
@@ -34,10 +34,10 @@ double mean_selection(const std::vector<JobResult>& group);
 /// "lr=0.01, mu=0.1"; empty for none.
 std::string chosen_text(const Settings& swept);
 
-/// A method, by the best of its combinations.
+/// The best combination of a method.
 struct SweepRow {
   std::string method;
-  std::vector<JobResult> best;  ///< a run for each seed; empty: no combination is without a failed run
+  std::vector<JobResult> best;  ///< a run for each seed; empty: every combination has a failed run
   std::vector<Score> scores;    ///< of those runs
   std::string chosen;           ///< their chosen_text(), without the method
 
@@ -50,12 +50,12 @@ struct SweepResult {
   std::vector<SweepRow> rows;  ///< in the order of the sweep
 
   size_t failed() const;
-  /// A row for each method; nothing where none has numbers.
+  /// A row for each method; empty if no method has numbers.
   std::optional<Table> table() const;
 };
 
-/// Makes the runs that expand() gave and chooses among them. Beside the runs it leaves sweep.csv, with every
-/// run, and where there is a table() table.tex, table.md and table.csv.
+/// Makes the runs of expand() and chooses the best. Writes sweep.csv with all runs beside them, and
+/// table.tex, table.md and table.csv if there is a table().
 SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options);
 
 nlohmann::ordered_json to_json(const SweepResult& result);

@@ -1,4 +1,4 @@
-// Tables of papers: a folder each, with paper.csv and a recipe for every row.
+// Tables of papers. Each is a folder with paper.csv, the numbers of the paper, and a recipe for every row.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ struct PaperNumber {
 
 struct PaperRow {
   std::string label;
-  /// "tpgm", or "tpgm:mu=0.1,norm=l2": a recipe by its file's name, and settings that replace its own. Rows
-  /// of the same variant share their runs, and it is the name by which other rows take from them.
+  /// The name of a recipe, with settings that override it: "tpgm" or "tpgm:mu=0.1,norm=l2". Rows of the same
+  /// variant share their runs. Other rows take values from them by this name.
   std::string variant;
   Recipe recipe;
   std::vector<std::optional<PaperNumber>> numbers;  ///< by test
@@ -32,29 +32,29 @@ struct PaperTable {
   std::vector<PaperRow> rows;
 };
 
-/// Reads FOLDER/paper.csv: `row,recipe,real=Real,...`, then a label, a recipe beside it and cells, which may
-/// be empty. Throws, naming file and line, for anything else.
+/// Reads FOLDER/paper.csv: the header `row,recipe,real=Real,...`, then lines of a label, a recipe and cells,
+/// which may be empty. Throws, naming file and line, for any other content.
 PaperTable load_table(const std::filesystem::path& folder, const std::string& name);
 
 struct TableFolder {
   std::string name;
   std::filesystem::path path;
 };
-/// Folders with a paper.csv: `path` itself, or all that are below it, with names that begin with `name`.
+/// The folders with a paper.csv: `path` itself, or all below it. Their names begin with `name`.
 std::vector<TableFolder> tables_below(const std::filesystem::path& path, const std::string& name);
 
-/// Tables by path, or by name below tables/ of one of `roots`, the first that has it; each may stand for
-/// several. Throws, with the nearest, for one that is not there.
+/// Finds tables by path, or by name in tables/ of the first of `roots` that has it. A name may stand for
+/// several tables. Throws, with the nearest name, if there is none.
 std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
                                      const std::vector<std::filesystem::path>& roots);
 
-/// A recipe, or a table of them.
+/// A recipe or a table.
 struct RecipeInfo {
   std::string name, about;
   std::filesystem::path path;
   bool table = false;
 };
-/// What is in a folder of recipes: the tables below tables/, then all others.
+/// The content of a folder of recipes: the tables in tables/, then all recipes.
 std::vector<RecipeInfo> list_recipes(const std::filesystem::path& root);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Where a run's batches come from.
+// The batches of a run: its loaders, mixup and CutMix, and radius data.
 #pragma once
 
 #include <cstdint>
@@ -13,39 +13,39 @@
 
 namespace tpgm {
 
-/// A Loader, or anything that gives the same batches for the same (epoch, number).
+/// A Loader, or anything else that returns the same batch for the same epoch and number.
 struct BatchSource {
-  int64_t batches = 0;  ///< of an epoch
+  int64_t batches = 0;  ///< per epoch
   std::function<void(int64_t epoch, int64_t first)> start;
   std::function<std::optional<Batch>()> next;
-  /// Names an image of a batch, for messages.
+  /// Returns the name of an image of a batch, for messages.
   std::function<std::string(int64_t index)> place;
 };
-/// The loader must outlive it.
+/// The batches of a loader, which must outlive the result.
 BatchSource batches_of(Loader& loader);
 
-/// Full batches in a new order every epoch, as training sees images.
+/// Full batches in a new order every epoch, with the transforms of training.
 std::unique_ptr<Loader> training_loader(const Setup& setup);
-/// Full batches in a new order every epoch, as evaluation sees images; none if there are no radius data.
+/// Full batches in a new order every epoch, with the transforms of evaluation; null without radius data.
 std::unique_ptr<Loader> radius_loader(const Setup& setup);
-/// All of the subset in order, as evaluation sees it.
+/// The whole subset in order, with the transforms of evaluation.
 std::unique_ptr<Loader> evaluation_loader(const Setup& setup, const SampleSubset& subset);
 
-/// What is computed with a training batch: mixed as the options say, by (seed, epoch, number). `targets` are
-/// the labels, or shares of classes.
+/// A training batch after mixup or CutMix, as the options say. The mixing is a function of seed, epoch and
+/// number. `targets` are labels, or class probabilities.
 struct MixedBatch {
   at::Tensor images, targets;
 };
 MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t epoch, int64_t number,
                      int64_t classes);
 
-/// Radius data one batch after the other, epoch after epoch.
+/// Batches of radius data, epoch after epoch without end.
 class RadiusBatches {
  public:
-  /// `drawn` is how many were, of a run that is resumed; it is counted up, and must outlive this.
+  /// `drawn` counts the batches that were drawn, and is where a resumed run continues. It must outlive this.
   RadiusBatches(BatchSource source, int64_t& drawn) : source_(std::move(source)), drawn_(drawn) {}
 
-  /// The next with an image that could be read. Throws if there is none.
+  /// The next batch with at least one readable image. Throws if there is none.
   TrainingStep::RadiusBatch next();
 
  private:

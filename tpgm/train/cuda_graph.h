@@ -1,4 +1,4 @@
-// Work on a CUDA device, captured once and replayed with one launch.
+// CUDA graphs: kernels that are captured once and replayed with one launch.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,11 @@
 
 namespace tpgm {
 
-/// What graphs work in. Those that share it must not run at once, and what one leaves there the next may
-/// overwrite, but for tensors that are still held.
+/// A memory pool of graphs. Graphs that share one must not run at the same time. A graph may overwrite what
+/// another one left in the pool, except tensors that are still referenced.
 class GraphMemory;
 
-/// A build without CUDA throws in the constructor (no_cuda_graph.cpp).
+/// In a build without CUDA the constructor throws (no_cuda_graph.cpp).
 class CudaGraph {
  public:
   CudaGraph();
@@ -18,14 +18,14 @@ class CudaGraph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
-  /// Memory for several graphs.
+  /// A new memory pool.
   static std::shared_ptr<GraphMemory> memory();
 
-  /// Calls `work` once, which does nothing yet: its kernels are captured, and the memory they use is kept for
-  /// them as long as the graph lives. `work` must have run before, so that libraries are warm, and may not
-  /// wait for the device. Waits for the device.
+  /// Calls `work` once to capture its kernels, without running them. The graph keeps the memory that they
+  /// use. `work` must have run before, so that libraries are initialised, and must not synchronise. capture()
+  /// itself does.
   void capture(const std::shared_ptr<GraphMemory>& memory, const std::function<void()>& work);
-  /// Does all of it on the current stream.
+  /// Runs the captured kernels on the current stream.
   void replay();
 
  private:

@@ -1,4 +1,4 @@
-// Counts of right answers, kept where the logits are until the last batch.
+// Counts correct predictions on the device of the logits, and reads the counts after the last batch.
 #include "tpgm/train/evaluate.h"
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ std::vector<int64_t> classes_in(const SampleSubset& subset, int64_t num_classes)
     if (occurs[k]) classes.push_back(static_cast<int64_t>(k));
   }
   TORCH_CHECK(!classes.empty(), "[", kCall, "] '", printable(subset.samples->title()),
-              "' has no image with a label: there is nothing to be right about");
+              "' has no image with a label: there is nothing to score");
   return classes;
 }
 
@@ -58,8 +58,8 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-double Accuracy::top1() const { return percent(right, images); }
-double Accuracy::top5() const { return percent(right5, images); }
+double Accuracy::top1() const { return percent(correct, images); }
+double Accuracy::top5() const { return percent(top5_correct, images); }
 
 Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& options) {
   const at::NoGradGuard no_grad;
@@ -83,8 +83,8 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
     places = places.to(device);
   }
   // One row for "no label" behind the classes'.
-  const at::Tensor right = at::zeros({num_classes + 1}, at::TensorOptions(device).dtype(at::kLong));
-  const at::Tensor right5 = at::zeros({num_classes + 1}, right.options());
+  const at::Tensor correct = at::zeros({num_classes + 1}, at::TensorOptions(device).dtype(at::kLong));
+  const at::Tensor top5_correct = at::zeros({num_classes + 1}, correct.options());
   const at::Tensor loss = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble));
   std::vector<at::Tensor> answers;  // of each batch, and which images they are about
   std::vector<int64_t> asked;
@@ -109,8 +109,8 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
       const at::Tensor best = std::get<1>(logits.topk(five, 1));
       // Among equal logits topk may choose others than argmax does.
       const at::Tensor among = (best == targets.unsqueeze(1)).any(1).logical_or_(first);
-      right.index_add_(0, rows, first.to(at::kLong));
-      right5.index_add_(0, rows, among.to(at::kLong));
+      correct.index_add_(0, rows, first.to(at::kLong));
+      top5_correct.index_add_(0, rows, among.to(at::kLong));
       loss.add_(at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/-1));
       if (options.predictions) {
         answers.push_back(options.subset ? scored.index_select(0, answer) : answer);
@@ -128,14 +128,14 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   result.skipped = static_cast<int64_t>(loader.skipped().size());
 
   // All that is asked of the device, at once; counts of images and numbers of classes are exact in float64.
-  std::vector<at::Tensor> parts = {right.to(at::kDouble), right5.to(at::kDouble), loss.reshape({1})};
+  std::vector<at::Tensor> parts = {correct.to(at::kDouble), top5_correct.to(at::kDouble), loss.reshape({1})};
   if (!answers.empty()) parts.push_back(at::cat(answers).to(at::kDouble));
   const at::Tensor counts = at::cat(parts).cpu();
   const auto* count = counts.const_data_ptr<double>();
   for (int64_t k = 0; k < num_classes; ++k) {
-    result.class_right.push_back(static_cast<int64_t>(count[k]));
-    result.right += result.class_right.back();
-    result.right5 += static_cast<int64_t>(count[num_classes + 1 + k]);
+    result.class_correct.push_back(static_cast<int64_t>(count[k]));
+    result.correct += result.class_correct.back();
+    result.top5_correct += static_cast<int64_t>(count[num_classes + 1 + k]);
   }
   result.loss = result.images == 0 ? std::numeric_limits<double>::quiet_NaN()
                                    : count[2 * (num_classes + 1)] / static_cast<double>(result.images);

@@ -10,31 +10,31 @@
 
 namespace tpgm {
 
-/// Appends to one file; what was written before flush() survives a kill. TensorBoard looks only at files that
-/// have "tfevents" in their names. Tags are UTF-8, and a '/' in one makes a group; times are seconds since
+/// Appends to one file; what was written before flush() survives a kill. TensorBoard reads only files with
+/// "tfevents" in their names. Tags are UTF-8, and the part before a '/' is a group. Times are seconds since
 /// 1970. Not thread-safe.
 class EventFile {
  public:
-  /// A new file, in the place of an old one, if `size` is 0. Else the file at `path` cut to its first `size`
-  /// bytes, which must be where flush() said it was, to go on from. `wall_time` is a new file's, now if there
-  /// is none. Throws, naming the file, if it cannot be written or is shorter than `size`.
+  /// With size = 0 creates the file, replacing an old one; `wall_time` is the time in its header (default:
+  /// now). Otherwise truncates the existing file to `size`, a value that flush() returned, and appends.
+  /// Throws, naming the file, if it cannot be written or is shorter than `size`.
   explicit EventFile(const std::filesystem::path& path, int64_t size = 0,
                      std::optional<double> wall_time = std::nullopt);
-  /// Flushes as far as that is possible.
+  /// Flushes, without an error if that fails.
   ~EventFile();
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  /// Kept as float32, as TensorBoard shows it.
+  /// Stored as float32, as TensorBoard shows it.
   void scalar(const std::string& tag, double value, int64_t step, double wall_time);
-  /// The distribution of `values`, in `buckets` of equal width between `low` and `high`. Values below have a
-  /// bucket of their own, and so have values above. One that is not finite is left out, and without any other
-  /// nothing is written. With `low` and `high` equal the buckets reach from a half below to a half above.
+  /// A histogram of the finite `values` with `buckets` of equal width between `low` and `high`, and one more
+  /// on each side for values outside. With low = high the buckets reach from low − 0.5 to high + 0.5. Writes
+  /// nothing if no value is finite.
   void histogram(const std::string& tag, const std::vector<double>& values, double low, double high,
                  int buckets, int64_t step, double wall_time);
-  /// Hands everything to the system and returns the size so far. Throws when the disk is full and the like;
-  /// then the file is as after the last flush, and the next one tries again. The calls above flush when much
-  /// is waiting, and throw the same.
+  /// Writes everything to the file and returns its size. Throws if that fails, for example on a full disk;
+  /// the file then is as after the last flush, and the next flush tries again. scalar() and histogram() flush
+  /// when the buffer is full, and throw likewise.
   int64_t flush();
 
  private:
@@ -42,8 +42,8 @@ class EventFile {
   bool try_flush() noexcept;
 
   std::filesystem::path path_;
-  std::string waiting_;  // whole records
-  int64_t size_ = 0;     // without them
+  std::string waiting_;  // whole records that are not in the file yet
+  int64_t size_ = 0;     // of the file
   int descriptor_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// The end of a run: the method's finish(), the tests, the result.
+// The end of a run: the radii during the method's finish(), the tests, the result.
 #pragma once
 
 #include <cstdint>
@@ -28,26 +28,26 @@ struct TrainResult {
   std::vector<TestResult> tests;
   double seconds = 0;
 };
-/// For result.json, and for sweeps to read.
+/// The content of result.json, which sweeps and reports read.
 RunLog::Json to_json(const TrainResult& result, const TrainOptions& options);
-/// `value`, or null if it is not finite, which JSON cannot say.
+/// `value`, or null if it is not finite, because JSON has no NaN or infinity.
 RunLog::Json json_number(double value);
 
-/// Scores the model on the tests of the setup. `log`, which may be null, gets each result and all
-/// predictions. `on_batch` may throw to stop.
+/// Evaluates the model on the tests of the setup. Writes results and predictions to `log`, which may be null.
+/// Calls `on_batch` after each batch; it may throw to stop.
 std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
                                     const std::function<void()>& on_batch);
 
-/// The radii of a method while its finish() learns them. How many steps that takes is not known: of many,
-/// only every second, fourth, ... is kept.
+/// Records the radii of a method while its finish() learns them. Because the number of steps is not known
+/// beforehand, it doubles its stride when there are many.
 class FinishRadii {
  public:
-  /// With every `stride`-th step to begin with.
+  /// Records every `stride`-th step to begin with.
   explicit FinishRadii(int64_t stride) : stride_(stride) {}
 
   /// Called before each radius step.
   void note(const Method& method);
-  /// All of them, and those that the method ended with.
+  /// Logs the recorded radii, and those after finish().
   void write(RunLog& log, int64_t step, const Method& method) const;
 
  private:
@@ -55,10 +55,10 @@ class FinishRadii {
   int64_t steps_ = 0, stride_;
 };
 
-/// "3 of 20 tensors went back to the pre-trained weights"; empty for a method that learns no ratios.
+/// "3 of 20 tensors went back to the pre-trained weights"; empty for a method without ratios.
 std::string returned_tensors(const Method& method);
 
-/// What could not be read, a sentence for each loader (with its name; it may be null) and each test.
+/// A sentence for each loader (with its name; may be null) and each test that has skipped unreadable images.
 std::vector<std::string> unreadable_images(const std::vector<std::pair<const Loader*, const char*>>& loaders,
                                            const std::vector<TestResult>& tests);
 

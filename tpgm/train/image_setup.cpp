@@ -13,9 +13,13 @@
 namespace tpgm {
 namespace {
 
-LoaderOptions::Triple triple(const std::vector<double>& given, const std::array<double, 3>& usual) {
+// The first of: the option, what the checkpoint says, the default of the model's family.
+LoaderOptions::Triple triple(const std::vector<double>& option, const std::vector<double>& of_checkpoint,
+                             const std::array<double, 3>& usual) {
+  const auto& given = option.empty() ? of_checkpoint : option;
   if (given.empty()) return usual;
-  TORCH_CHECK(given.size() != 2, "[train] `mean` and `std` take one number or three");
+  TORCH_CHECK(given.size() == 1 || given.size() == 3, "the checkpoint has ", given.size(),
+              " numbers as the mean or std of images, instead of 1 or 3; give `mean` and `std`");
   return given.size() == 1 ? LoaderOptions::Triple{given[0], given[0], given[0]}
                            : LoaderOptions::Triple{given[0], given[1], given[2]};
 }
@@ -66,8 +70,8 @@ Images make_images(const TrainOptions& options, const Classifier& model, const M
   const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   images.loader.device(device)
       .channels(model.backbone->channels())
-      .mean(triple(options.mean.empty() ? own.mean : options.mean, usual.mean))
-      .std(triple(options.std.empty() ? own.std : options.std, usual.std))
+      .mean(triple(options.mean, own.mean, usual.mean))
+      .std(triple(options.std, own.std, usual.std))
       .workers(options.workers > 0 ? options.workers : threads)
       .max_pixels(options.max_pixels)
       .on_bad_image(options.on_bad_image)

@@ -1,4 +1,4 @@
-// How images become what a model sees, the same for every command.
+// The transforms and loader options of images, the same for every command.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,15 +14,15 @@ struct Images {
   EvalViewOptions eval;
   TrainViewOptions train;
   bool augment = true;   ///< train on `train`, not on `eval`
-  LoaderOptions loader;  ///< device, channels, mean, std, workers and so on; of batches nothing
+  LoaderOptions loader;  ///< device, channels, mean, std, workers and so on, without a batch size
 };
 
-/// What the options say; or else the checkpoint, by the metadata of load_classifier(); or else the usual of
-/// the model.
+/// Each value is the first of: the option, the one in the metadata of the checkpoint (from
+/// load_classifier()), the default of the model family.
 Images make_images(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                    c10::Device device);
 
-/// The same of these, to be saved as keys::kView.
+/// The transforms of evaluation, to be saved in a checkpoint under keys::kView.
 ImageView view_of(const Images& images);
 
 }  // namespace tpgm

@@ -22,7 +22,7 @@ double LossSums::accuracy() const {
 
 void StepLoss::add(const TrainingStep::Result& result, const std::vector<int64_t>& indices) {
   const auto images = static_cast<double>(indices.size());
-  const auto numbers = at::stack({result.loss.to(at::kDouble) * images, result.right.to(at::kDouble)});
+  const auto numbers = at::stack({result.loss.to(at::kDouble) * images, result.correct.to(at::kDouble)});
   numbers_ = numbers_.defined() ? numbers_ + numbers : numbers;
   indices_.insert(indices_.end(), indices.begin(), indices.end());
 }

@@ -1,4 +1,4 @@
-// Losses on their way from the device, and what they add up to.
+// Copies losses from the device without synchronising, and sums them up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,28 +15,27 @@
 
 namespace tpgm {
 
-/// Sums over images.
+/// Sums over images: of losses and correct predictions, and the number of images.
 struct LossSums {
   double loss = 0, correct = 0, images = 0;
 
-  /// NaN without images, as the next.
-  double mean_loss() const;
-  double accuracy() const;  ///< in per cent
+  double mean_loss() const;  ///< NaN without images
+  double accuracy() const;   ///< in per cent; NaN without images
 };
 
-/// The loss of one step, of one batch or several.
+/// The loss of one step over its batches.
 class StepLoss {
  public:
   explicit StepLoss(int64_t step) : step_(step) {}
 
   void add(const TrainingStep::Result& result, const std::vector<int64_t>& indices);
-  /// Begins the way to the host, after the last add().
+  /// Starts the copy to the host; to be called after the last add().
   void send();
-  /// Waits until it has arrived.
+  /// Waits for the copy.
   LossSums sums() const;
 
   int64_t step() const { return step_; }
-  /// The images of its batches; none if none of them could be read.
+  /// The images of its batches; empty if none could be read.
   const std::vector<int64_t>& indices() const { return indices_; }
 
  private:
@@ -46,18 +45,20 @@ class StepLoss {
   std::vector<int64_t> indices_;
 };
 
-/// Losses that were sent and not read yet. Reading one step late does not hold up the device.
+/// Losses that were sent and not read yet. The loop reads them one step late, so that the device is never
+/// idle.
 class LossQueue {
  public:
   void push(StepLoss loss) { losses_.push_back(std::move(loss)); }
-  /// Takes out all but the last `leave`, the oldest first. A loss is gone if take() throws.
+  /// Removes all but the last `leave`, oldest first, and calls take() for each. A loss for which take()
+  /// throws is removed, too.
   void read(size_t leave, const std::function<void(const StepLoss& loss, const LossSums& sums)>& take);
 
  private:
   std::deque<StepLoss> losses_;
 };
 
-/// For the error about a loss that is not finite: "'a.png', 'b.png', 'c.png' and 1 more".
+/// "'a.png', 'b.png', 'c.png' and 1 more", for the error about a loss that is not finite.
 std::string first_places(const std::vector<std::string>& places);
 
 }  // namespace tpgm

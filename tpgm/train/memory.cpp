@@ -10,6 +10,7 @@
 
 #include "tpgm/io/state_dict.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/parts.h"
 #include "tpgm/train/step.h"
 
 namespace tpgm {
@@ -72,8 +73,7 @@ MemoryEstimate estimate_memory(Setup& setup) {
     if (std::find(constrained.begin(), constrained.end(), item.key()) != constrained.end()) anchored += bytes;
   }
   result.gradients = trainable;
-  const bool sgd = setup.options.opt == Opt::kSgd;
-  result.optimizer = sgd ? (setup.options.momentum > 0 ? trainable : 0) : 2 * trainable;
+  result.optimizer = state_tensors_per_parameter(optim_of(setup.options)) * trainable;
   result.anchor = anchored;
   if (setup.options.model_ema) result.ema = result.weights;
 

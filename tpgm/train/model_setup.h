@@ -1,4 +1,5 @@
-// The model of a run: a checkpoint and a head, which together are the anchor, and where training starts.
+// Loads the model of a run: backbone and head, which together are the anchor, and the weights that training
+// starts from.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,22 +17,22 @@
 namespace tpgm {
 
 struct ModelSetup {
-  std::shared_ptr<Classifier> model;  ///< on the CPU, unless a head was made from text
-  Metadata metadata;                  ///< for what is saved from it
-  std::vector<std::string> classes;   ///< in the head's order, by the names that the data have
+  std::shared_ptr<Classifier> model;  ///< on the CPU, or on the device if a head was made from text
+  Metadata metadata;                  ///< for checkpoints of the run
+  std::vector<std::string> classes;   ///< in the order of the head, with the names of the data
   std::vector<std::string> notes;     ///< for the user to read
 };
 
-/// What the options say, with a head for the classes of `data`. Opens the checkpoint once. A head that is
-/// made from text is made on `device`.
+/// Loads the model that the options describe, with a head for the classes of `data`. Opens the checkpoint
+/// once. A head that is made from text is computed on `device`.
 ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device);
 
-/// Weights to start from beside the anchor (`weights`), which must be of the same classes.
+/// Loads the weights to start from where they are not the anchor (`weights`). They must have the same
+/// classes.
 void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes);
 
-/// The classes of a head made from text by the names of the data's folders, which have underscores for
-/// spaces: those of `data` that are among them are renamed to their folders. Nothing if none is; throws if
-/// only some are.
+/// The class names of a head made from text, replaced by the class folders of `data` that they match (folders
+/// have underscores instead of spaces). Empty if no folder matches; throws if only some do.
 std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
                                                           std::vector<std::string> names);
 

@@ -1,4 +1,5 @@
-// Optimizers over groups of parameters, as PyTorch's compute them, each step in a few kernels.
+// Optimizers over groups of parameters: the algorithms of torch.optim in a few fused kernels per step. An
+// algorithm is a file in optimizers/ (algorithm.h is its interface).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +17,7 @@
 
 namespace tpgm {
 
+/// State dicts store the number: new values go to the end.
 enum class Opt { kSgd, kAdam, kAdamW };
 template <>
 struct Words<Opt> {
@@ -26,60 +28,66 @@ struct Words<Opt> {
 struct OptimOptions {
   using Betas = std::array<double, 2>;
   TORCH_ARG(Opt, opt) = Opt::kAdamW;
-  TORCH_ARG(double, momentum) = 0.9;  ///< of SGD; 0: none
-  TORCH_ARG(bool, nesterov) = true;   ///< of SGD; has no effect without momentum
-  TORCH_ARG(Betas, betas) = { 0.9, 0.999 };
-  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, momentum) = 0.9;         ///< SGD; 0: no momentum
+  TORCH_ARG(bool, nesterov) = true;          ///< SGD; has no effect without momentum
+  TORCH_ARG(Betas, betas) = { 0.9, 0.999 };  ///< Adam, AdamW
+  TORCH_ARG(double, eps) = 1e-8;             ///< Adam, AdamW
 };
 
-/// Parameters that share a rate and a decay.
+/// Parameters with the same learning rate and weight decay.
 struct ParameterGroup {
   NamedTensors parameters;
-  double lr_scale = 1;      ///< times the rate that step() is given
+  double lr_scale = 1;      ///< factor on the learning rate that step() is given
   double weight_decay = 0;  ///< decoupled with AdamW, added to the gradient with SGD and Adam
 };
 
-/// What torch.optim.SGD, Adam and AdamW do with fused = true: every group in one or a few launches, no host
-/// synchronisation. Parameters without a gradient are passed over, and have no state until they have one
-/// (as torch.optim has it: their count of steps is their own).
+/// How many tensors of a parameter's size and type the optimizer keeps for each parameter, for memory
+/// estimates: 2 for Adam, 0 for SGD without momentum.
+int64_t state_tensors_per_parameter(const OptimOptions& options);
+
+/// Computes what torch.optim.SGD, Adam and AdamW compute with fused = true: each group in one or a few
+/// launches, without host synchronisation. A parameter without a gradient is skipped, and has no state before
+/// its first gradient: as in torch.optim, each parameter counts its own steps.
 ///
-/// float32, float64, bfloat16 and float16; parameters of several types and devices may share a group. The
-/// state is of the parameters' type and follows them when they change their memory format, not to another
-/// device or type: reset() then, or build the optimizer after moving the model.
+/// Parameters may be float32, float64, bfloat16 or float16; those of different types and devices may share a
+/// group. The state has the type of its parameter. It follows the parameter when its memory format changes,
+/// but not to another device or type: call reset() then, or build the optimizer after moving the model.
 ///
-/// On CUDA the rate is a number on the device (fp32, as the kernels take it there): step() can be captured in
-/// a graph and replayed with another rate, once every parameter with a gradient has a state.
+/// On CUDA the learning rate is an fp32 number on the device, as the kernels take it: step() can be captured
+/// in a CUDA graph and replayed with another learning rate, once every parameter with a gradient has a state.
 class Optimizer {
  public:
-  /// Refers to the parameters. Throws, naming it, for one that is no dense floating-point leaf or is there
-  /// twice, under one name or two.
+  /// Keeps references to the parameters. Throws if a parameter is not a dense floating-point leaf or occurs
+  /// twice, under one name or two; the error names it.
   Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& options);
   ~Optimizer();
 
-  /// Takes a step with rate lr · lr_scale in each group: set_lr(lr), then step().
+  /// Takes a step with learning rate lr · lr_scale in each group: set_lr(lr), then step().
   void step(double lr);
-  /// The rate of the steps from now on, captured ones among them.
+  /// Sets the learning rate of the following steps, including captured ones.
   void set_lr(double lr);
-  /// Takes a step with the rate that was set.
+  /// Takes a step with the learning rate that was set.
   void step();
-  /// Gradients become none.
+  /// Sets all gradients to none.
   void zero_grad();
-  /// Scales all gradients so that their norm together is at most `most` (torch.nn.utils.clip_grad_norm_).
-  /// Returns the norm before, on the device, without waiting; 0 if there are no gradients.
-  at::Tensor clip_grad_norm(double most);
-  /// As new: momenta and step counts are forgotten.
+  /// Scales all gradients so that their total norm is at most `max_norm` (torch.nn.utils.clip_grad_norm_).
+  /// Returns the norm before scaling, on the device and without synchronisation; 0 if there are no gradients.
+  at::Tensor clip_grad_norm(double max_norm);
+  /// Forgets the state (momenta, step counts) of all parameters.
   void reset();
 
   const std::vector<ParameterGroup>& groups() const;
 
-  /// Another number whenever reset() or load_state_dict() has put the state elsewhere in memory.
-  std::int64_t generation() const;
+  /// Changes whenever reset() or load_state_dict() has moved the state to other memory, so that a captured
+  /// step must be captured again.
+  int64_t generation() const;
 
-  /// By the parameters' names; copies on the CPU. "NAME.momentum" of SGD, "NAME.exp_avg", "NAME.exp_avg_sq"
-  /// and "NAME.step" of the others, for parameters that had a gradient; "optimizer", which one it is. Loading
-  /// continues bit for bit, whatever the groups were, if the parameters have the same memory format. Throws,
-  /// naming the tensor and changing nothing, for a state of other parameters, shapes, types or of another
-  /// optimizer.
+  /// The state by the names of the parameters, as copies on the CPU: "NAME.momentum" with SGD,
+  /// "NAME.exp_avg", "NAME.exp_avg_sq" and "NAME.step" with Adam and AdamW, for parameters that have had a
+  /// gradient; and "optimizer", the number of the algorithm (Opt). After loading, steps are bit-exact
+  /// continuations whatever the groups were, if the parameters have the same memory format. Loading throws,
+  /// naming the tensor and changing nothing, if the state has other parameters, shapes or types, or is of
+  /// another optimizer.
   NamedTensors state_dict() const;
   void load_state_dict(const NamedTensors& state);
 
@@ -90,19 +98,20 @@ class Optimizer {
 
 struct GroupOptions {
   TORCH_ARG(double, weight_decay) = 0;
-  /// On biases and norms too: parameters of one dimension or called bias.
+  /// Apply weight decay to biases and norms, too: to parameters of one dimension or with the name "bias".
   TORCH_ARG(bool, decay_all) = false;
-  /// Factor on the rate from each block to the one before it.
+  /// Factor on the learning rate from each block to the one before it.
   TORCH_ARG(double, layer_decay) = 1;
-  /// Factor on the head's rate.
+  /// Factor on the learning rate of the head.
   TORCH_ARG(double, head_scale) = 1;
 };
 
-/// The parameters of a classifier (models/classifier.h) in as few groups as they have rates and decays, in
-/// their order; one under two names once, under the first. A parameter belongs to the head if its name begins
-/// with "head.", or to the one of the `blocks`, input to output ("backbone.layer1.0"), that its name begins
-/// with, or else to the first. With layer_decay the last block has factor layer_decay, the one before its
-/// square, the head 1 · head_scale.
+/// Sorts the parameters of a classifier (models/classifier.h) into one group for each pair of learning rate
+/// and weight decay, in their order. A tensor under two names is there once, under the first. A parameter
+/// whose name begins with "head." belongs to the head; another one to the block of `blocks` (from input to
+/// output, "backbone.layer1.0") that its name begins with, or else to the first block. With layer_decay, the
+/// factor of the last block is layer_decay, that of the one before it layer_decay², and so on; the head has
+/// factor head_scale alone.
 std::vector<ParameterGroup> parameter_groups(const NamedTensors& parameters,
                                              const std::vector<std::string>& blocks,
                                              const GroupOptions& options);

@@ -1,4 +1,4 @@
-// Types of options that no room below has, and what is to be known of an option beside its value.
+// Types of training options, and their traits: what commands must know about an option besides its value.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +50,10 @@ struct TextOf<HeadSource> {
   }
 };
 
-/// Over which classes tests are scored.
+/// The classes over which tests are scored.
 enum class ScoredClasses {
   kAll,
-  kSubset,  ///< those that occur in a test
+  kSubset,  ///< the classes that occur in a test
 };
 template <>
 struct Words<ScoredClasses> {
@@ -61,28 +61,27 @@ struct Words<ScoredClasses> {
                                                                   {ScoredClasses::kSubset, "subset"}};
 };
 
-/// What is done about a loss that is not finite.
+/// What to do about a loss that is not finite.
 enum class OnNan { kError, kSkip };
 template <>
 struct Words<OnNan> {
   static constexpr std::pair<OnNan, const char*> all[] = {{OnNan::kError, "error"}, {OnNan::kSkip, "skip"}};
 };
 
-/// What else must be known of an option. Each says either kIdentity or kCircumstance, and whatever of the
-/// others is true of it.
+/// Traits of an option. Each option has either kIdentity or kCircumstance, and any of the others.
 enum class Trait : uint32_t {
-  kIdentity = 1 << 0,      ///< part of what a run is: runs that differ in it are two rows of a table
-  kCircumstance = 1 << 1,  ///< runs of one row, over seeds, may differ in it: of machine, logs, seed, folder
-  kPath = 1 << 2,          ///< its value is the path of something; relative to the recipe that says it
-  kModel = 1 << 3,         ///< the anchor depends on it: what is loaded before a method sees it
-  kData = 1 << 4,          ///< which images there are, to which end, and what counts as correct
-  kImage = 1 << 5,         ///< how evaluation reads and sees images
-  kMachine = 1 << 6,       ///< where and how fast, not what: of no use on another machine
-  kResumable = 1 << 7,     ///< may be given to a run that is resumed
-  kPerRun = 1 << 8,        ///< each of several runs that are planned together has its own
-  kFineTuning = 1 << 9,    ///< of no use to contrastive pre-training, where an image has one text
-  kScaled = 1 << 10,       ///< a plan made small (`scale`) has this share of it; of a count at least one
-  kScaledAway = 1 << 11,   ///< the same, and of a count it may be none
+  kIdentity = 1 << 0,  ///< part of what a run is: runs with different values are different rows of a table
+  kCircumstance = 1 << 1,  ///< may differ between the runs of one row: machine, logs, seed, folder
+  kPath = 1 << 2,          ///< its value is a path, relative to the recipe that it is in
+  kModel = 1 << 3,         ///< the anchor depends on it
+  kData = 1 << 4,          ///< the images, their splits, and what counts as correct
+  kImage = 1 << 5,         ///< how evaluation reads and transforms images
+  kMachine = 1 << 6,       ///< where and how fast a run computes; not taken over to another machine
+  kResumable = 1 << 7,     ///< may be changed when a run is resumed
+  kPerRun = 1 << 8,        ///< differs between runs that are planned together
+  kFineTuning = 1 << 9,    ///< has no meaning in contrastive pre-training
+  kScaled = 1 << 10,       ///< multiplied by `scale` in a scaled-down plan; counts stay at least 1
+  kScaledAway = 1 << 11,   ///< the same, but counts may become 0
 };
 constexpr Trait operator|(Trait a, Trait b) {
   return static_cast<Trait>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

@@ -100,6 +100,8 @@ void check(const TrainOptions& o) {
     TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "[train] `", key,
                 "`: ", count, " numbers; expected ", least == most ? "" : "at most ", most);
   }
+  for (const auto& [key, count] : {std::pair{"mean", o.mean.size()}, {"std", o.std.size()}})
+    TORCH_CHECK(count != 2, "[train] `", key, "`: 2 numbers; expected 1 or 3");
   TORCH_CHECK(o.model_ema_decay < 1, "[train] `model-ema-decay` 1: the average would never change");
   TORCH_CHECK(o.smoothing < 1, "[train] `smoothing` 1: nothing of the labels would be left");
   TORCH_CHECK(o.layer_decay > 0, "[train] `layer-decay` 0: only the head would train; that is `method` lp");

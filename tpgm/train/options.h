@@ -1,4 +1,4 @@
-// Everything a training run can be told, in one table: the keys of recipes are the flags of `tpgm train`.
+// The table of training options. A key is both a recipe key and a flag of `tpgm train`.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct TrainOptions {
   bool share_validation = false;
 
   std::string method = "ft";
-  /// Of the method, by the names that methods() lists.
+  /// Options of the method, by the names in methods().
   std::map<std::string, std::string> method_options;
 
   int64_t epochs = 10, batch_size = 64, grad_accum_steps = 1;
@@ -262,30 +262,30 @@ struct TrainOptions {
   }
 };
 
-/// All keys: options, then those that only methods have, with '-' for '_'.
+/// All keys: those of TrainOptions, then those of options of methods, with '-' instead of '_'.
 std::vector<std::string> option_keys();
-/// `key` with '-' for '_', which are the same in keys.
+/// `key` with '-' instead of '_', which are the same in keys.
 std::string option_key(std::string key);
-/// What was meant by a key that is not among `known`: what other trainers call it, or else the nearest.
+/// The key of `known` that was probably meant: by the name that other trainers give it, or else the nearest.
 std::string nearest_option(std::string key, const std::vector<std::string>& known);
 
-/// True if the option has any of the traits. Options of methods are kIdentity, kPerRun and kFineTuning; what
-/// is no key has none.
+/// True if the option has any of the traits. Options of methods have kIdentity, kPerRun and kFineTuning; an
+/// unknown key has no traits.
 bool has_trait(const std::string& key, Trait traits);
-/// Those of option_keys() that have any of the traits.
+/// The keys of all options with any of the traits.
 std::vector<std::string> keys_with(Trait traits);
-/// The settings whose keys have any of the traits, and the others.
+/// The settings whose keys have any of the traits, and those whose keys have none of them.
 Settings only(const Settings& settings, Trait traits);
 Settings without(const Settings& settings, Trait traits);
 
-/// True if a key's value is the path of something, which it may not be: `head` is a file or a keyword,
-/// `templates` a file or a sentence.
+/// True if the value of the key is a path. The value of `head` is a file or a keyword, that of `templates` a
+/// file or a sentence.
 bool is_path(const std::string& key, const std::string& value);
 
-/// Defaults, and `settings` over them. Throws, with the key, for unknown ones, values of another type or out
-/// of range, and options that the method does not have (naming those that do).
+/// The defaults, overridden by `settings`. Throws, naming the key, for unknown keys, for values of another
+/// type or out of range, and for options that the method does not have (naming the methods that do).
 TrainOptions make_options(const Settings& settings);
-/// The inverse: every key, and the method's options that were given.
+/// The inverse: all keys, and the options of the method that were given.
 Settings to_settings(const TrainOptions& options);
 
 }  // namespace tpgm

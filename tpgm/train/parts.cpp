@@ -36,6 +36,15 @@ ScheduleOptions schedule_of(const TrainOptions& options) {
       .decay_rate(options.decay_rate);
 }
 
+OptimOptions optim_of(const TrainOptions& options) {
+  return OptimOptions()
+      .opt(options.opt)
+      .momentum(options.momentum)
+      .nesterov(options.nesterov)
+      .betas({options.opt_betas[0], options.opt_betas[1]})
+      .eps(options.opt_eps);
+}
+
 Optimizer optimizer_of(const TrainOptions& options, const Classifier& model) {
   std::vector<std::string> blocks;
   for (const auto& block : model.backbone->blocks()) blocks.push_back("backbone." + block);
@@ -45,12 +54,7 @@ Optimizer optimizer_of(const TrainOptions& options, const Classifier& model) {
                                      .decay_all(options.decay_all)
                                      .layer_decay(options.layer_decay)
                                      .head_scale(head_scale(options)));
-  return {std::move(groups), OptimOptions()
-                                 .opt(options.opt)
-                                 .momentum(options.momentum)
-                                 .nesterov(options.nesterov)
-                                 .betas({options.opt_betas[0], options.opt_betas[1]})
-                                 .eps(options.opt_eps)};
+  return {std::move(groups), optim_of(options)};
 }
 
 MixOptions mix_of(const TrainOptions& options) {

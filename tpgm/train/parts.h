@@ -12,15 +12,16 @@
 
 namespace tpgm {
 
-/// Linear probing where the options have epochs of it, then the method.
+/// A phase of linear probing if the options have epochs for it, then the phase of the method.
 std::vector<Phase> phases_of(const TrainOptions& options);
 ScheduleOptions schedule_of(const TrainOptions& options);
+OptimOptions optim_of(const TrainOptions& options);
 Optimizer optimizer_of(const TrainOptions& options, const Classifier& model);
 MixOptions mix_of(const TrainOptions& options);
 StepOptions step_of(const TrainOptions& options);
 
-/// While it lives, the whole process takes the kernels that are the fastest here, or with `deterministic`
-/// only such as give the same bits each time. Puts back what was before.
+/// While it lives, the whole process uses the kernels that cuDNN measures to be the fastest, or with
+/// `deterministic` only those that compute the same bits each time. The destructor restores the flags.
 class KernelFlags {
  public:
   explicit KernelFlags(bool deterministic);

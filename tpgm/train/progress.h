@@ -1,4 +1,4 @@
-// Where a run is, and how long it will take.
+// The progress of a run, and the time that it will take.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace tpgm {
 
-/// For a progress line.
+/// What a progress line shows.
 struct TrainProgress {
-  std::string phase;  ///< "ft", or "lp" of lp-ft
+  std::string phase;  ///< "ft", or "lp" in the first phase of lp-ft
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0;
-  /// Since the last line of the log; none while no loss has arrived from the device.
+  /// Averages since the last log line; empty before the first loss has arrived from the device.
   struct Numbers {
     double images_s, loss, accuracy;
   };
@@ -25,19 +25,19 @@ struct TrainProgress {
 /// "ft epoch 1/3, step 2/30, 512 images/s, loss 1.2345, accuracy 67.89 %".
 std::string to_text(const TrainProgress& progress);
 
-/// How long things take in this process.
+/// Measures the steps and evaluations of this process.
 class RunClock {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static Time now() { return std::chrono::steady_clock::now(); }
   static double since(Time begin) { return std::chrono::duration<double>(now() - begin).count(); }
 
-  /// Of the run, with `before` in other processes.
+  /// The time of the run, including `before`, the time in earlier processes.
   double seconds() const { return before + since(begin_); }
   double before = 0;
 
-  /// A window of the log begins, or goes on in another epoch or process: of its images, those until now do
-  /// not count for the rate.
+  /// Starts measuring images per second: at the beginning of a log window, and within one after an evaluation
+  /// or in a resumed process. Images of the window that are in `sums` already do not count.
   void restart(const LossSums& sums) {
     window = now();
     images_before_ = sums.images;

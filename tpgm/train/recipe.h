@@ -1,4 +1,4 @@
-// Recipes: options in a file.
+// Recipes: training options in a TOML file.
 #pragma once
 
 #include <filesystem>
@@ -9,24 +9,26 @@
 
 namespace tpgm {
 
-/// Flat TOML whose keys are those of the options, the methods' options, and four of its own.
+/// The content of a recipe: flat TOML with the keys of training options and of options of methods, and
+/// `base`, `sweep`, `seeds` and `take`.
 struct Recipe {
   Settings settings;
   std::vector<std::string> sweep;  ///< "lr=1e-3,1e-2": values to try of a key
   std::vector<std::string> seeds;
-  std::vector<std::string> take;  ///< of tables: "lr=ft.lr", "weights=ft": from the best run of another row
+  std::vector<std::string>
+      take;  ///< in tables: values from the best run of another row: "lr=ft.lr", "weights=ft"
 };
 
-/// Reads a recipe. `base = "common.toml"` takes over what that recipe says and this one does not. Paths are
-/// relative to the recipe's folder. '_' and '-' are the same in keys. Throws, naming file and key, with the
-/// nearest, for what is unknown, said twice or of another type.
+/// Reads a recipe. `base = "common.toml"` adds the keys of that recipe which this one does not have. Paths
+/// are relative to the folder of the recipe. '_' and '-' are the same in keys. Throws, naming file and key,
+/// for keys that are unknown (with the nearest) or there twice, and for values of another type.
 Recipe load_recipe(const std::filesystem::path& file);
 
-/// What was given beats a recipe: its settings, and what it would sweep or take of the same keys. A given
-/// seed takes the place of seeds.
+/// Overrides the recipe with `given` settings; their keys are neither swept nor taken any more. A given seed
+/// replaces `seeds`.
 void override_with(Recipe& recipe, const Settings& given);
 
-/// As a recipe that load_recipe reads: every key, whatever its value. Paths are written as they are.
+/// A recipe with all keys, as load_recipe() reads it. Paths are written unchanged.
 std::string to_toml(const TrainOptions& options);
 
 }  // namespace tpgm

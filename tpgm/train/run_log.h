@@ -1,4 +1,5 @@
-// What the training loop tells about a run, and where it keeps what a run needs to resume.
+// The interface to which the training loop writes: log lines, weights, predictions, and the state to resume
+// from.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +14,28 @@
 
 namespace tpgm {
 
-/// The trainer writes through this and knows no files. A run folder is one; an experiment tracker or a test
-/// can be another. Calls come from one thread. Errors thrown here end the training.
+/// The trainer writes through this interface and knows no files. RunFolder (study/run_folder.h) implements
+/// it; an experiment tracker or a test can do so, too. All calls come from one thread. An exception ends the
+/// training.
 class RunLog {
  public:
   using Json = nlohmann::ordered_json;
   virtual ~RunLog() = default;
 
-  /// What messages call the run: a folder, say.
+  /// The name of the run in messages, such as its folder.
   virtual const std::filesystem::path& path() const = 0;
 
-  /// A line of the log: an object with "event".
+  /// Writes a line of the log: an object with the key "event".
   virtual void log(const Json& line) = 0;
-  /// A row of the table of epochs; the first one's keys are the columns.
+  /// Writes a row of the table of epochs. The keys of the first row are the columns.
   virtual void epoch(const Json& row) = 0;
   virtual void scalar(const std::string& tag, double value, int64_t step) = 0;
-  /// Radii and ratios of each tensor, which may be empty. `radius_step`: while the method learns them after
-  /// the last training step, how many it has learned with; what was told of that before stays.
+  /// Writes radii and ratios by tensor; either may be empty. `radius_step` counts the radius steps of
+  /// finish(), after the last training step; a pair of steps that is there already is not written again.
   virtual void radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,
                      std::optional<int64_t> radius_step = std::nullopt) = 0;
 
-  /// The weights by the name "best" or "last", in the place of those saved under it before.
+  /// Saves weights under the name "best" or "last", replacing those saved before.
   virtual void save_weights(const std::string& name, const NamedTensors& tensors,
                             const Metadata& metadata) = 0;
   struct Weights {
@@ -41,28 +43,29 @@ class RunLog {
     Metadata metadata;
     std::filesystem::path path;  ///< for messages
   };
-  /// What was last saved under the name. Throws if there is nothing.
+  /// Loads the weights saved under the name. Throws if there are none.
   virtual Weights load_weights(const std::string& name) const = 0;
 
-  /// For each test by its name the number of the predicted class of each image, int32, in the order of the
-  /// test's subset; −1: it could not be read.
+  /// Saves the predicted classes of each test by its name: int32 [images], in the order of the subset of the
+  /// test; −1 for unreadable images.
   virtual void save_predictions(const NamedTensors& tests) = 0;
 
-  /// Keeps `text`, in the place of what was kept under the name before, for the user to read; returns where.
+  /// Saves a text for the user, replacing an earlier one of that name. Returns where it is.
   virtual std::filesystem::path save_text(const std::string& name, const std::string& text) = 0;
 
-  /// Everything that a run needs to resume. What was logged until now goes with it.
+  /// Saves everything that a run needs to resume. The log up to now belongs to this state.
   virtual void save_state(const NamedTensors& tensors, Json numbers) = 0;
   struct State {
     NamedTensors tensors;
     Json numbers;
   };
-  /// The last state that was saved; takes back what was logged after it. None: the run begins.
+  /// Loads the last saved state and removes what was logged after it. Empty if none was saved: the run
+  /// begins.
   virtual std::optional<State> load_state() = 0;
-  /// Where states go, for messages.
+  /// Where the state is saved, for messages.
   virtual std::filesystem::path state_path() const = 0;
 
-  /// The run is finished, and needs no state any more.
+  /// Writes the result of the finished run and deletes its state.
   virtual void finish(const Json& result) = 0;
 };
 

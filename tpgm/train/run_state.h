@@ -1,4 +1,4 @@
-// What a run needs to resume bit for bit.
+// The state from which a run resumes bit-exactly.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,18 +16,18 @@
 
 namespace tpgm {
 
-/// Everything beside tensors. Every random choice is a function of (seed, epoch, batch), so counters are
-/// enough.
+/// The state besides tensors. Every random choice is a function of seed, epoch and batch, so counters
+/// suffice.
 struct RunState {
   int64_t step = 0, epochs_done = 0;
   int64_t best_epoch = 0;  ///< 0: before the first
   double best = -1;        ///< accuracy on selection data, %
   int64_t radius_batches = 0, skipped = 0;
-  LossSums epoch, window;  ///< since the epoch began, and since the last line of the log
-  double seconds = 0;      ///< in all processes
-  std::string data;        ///< fingerprint_of() them
+  LossSums epoch, window;  ///< since the beginning of the epoch, and since the last log line
+  double seconds = 0;      ///< in all processes of the run
+  std::string data;        ///< fingerprint_of() the data
 
-  /// Calls visit(key, member of each state...) for each.
+  /// Calls visit(key, member of each state...) for each member.
   template <class Visit, class... Self>
   static void fields(Visit&& visit, Self&... self) {
     visit("step", self.step...);
@@ -49,20 +49,20 @@ struct RunState {
 RunLog::Json to_json(const RunState& state);
 RunState run_state_of(const RunLog::Json& numbers);
 
-/// What has tensors to save. Refers to all of it.
+/// References to the parts of a run that have tensors to save.
 struct RunParts {
   Classifier& model;
   Optimizer& optimizer;
   Method& method;
   Ema* ema;            ///< may be null
-  c10::Device device;  ///< whose random stream is part of the state, beside the CPU's
+  c10::Device device;  ///< its random generator is part of the state, like that of the CPU
 };
 NamedTensors tensors_of(const RunParts& parts);
-/// `file`: where they are from, for messages.
+/// `file` is where the tensors come from, for messages.
 void load_tensors(const RunParts& parts, const NamedTensors& tensors, const std::filesystem::path& file);
 
-/// A gradient can be infinite where the loss is not; such weights must not become a checkpoint. Throws,
-/// with `advice` behind what happened.
+/// Throws, with `advice` at the end of the message, if a weight is NaN or Inf. A gradient can be infinite
+/// although the loss is finite; such weights must not become a checkpoint.
 void check_finite(const Classifier& model, int64_t step, const std::string& advice);
 
 }  // namespace tpgm

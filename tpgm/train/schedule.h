@@ -1,4 +1,4 @@
-// The learning rate of every step.
+// Learning rate schedules: the learning rate of every step.
 #pragma once
 
 #include <torch/arg.h>
@@ -19,7 +19,7 @@ struct Words<Sched> {
       {Sched::kCosine, "cosine"}, {Sched::kStep, "step"}, {Sched::kConstant, "constant"}};
 };
 
-/// A stretch of training with a schedule of its own: linear probing before fine-tuning, say.
+/// A part of training with a schedule of its own, such as linear probing before fine-tuning.
 struct Phase {
   std::string name;
   int64_t epochs = 0;
@@ -29,7 +29,7 @@ struct Phase {
 
 struct ScheduleOptions {
   TORCH_ARG(Sched, sched) = Sched::kCosine;
-  /// Change the rate at every step, or (false) at every epoch, as timm's schedulers do by default.
+  /// Update the learning rate at every step, or (false) at every epoch, as timm does by default.
   TORCH_ARG(bool, on_updates) = true;
   TORCH_ARG(double, min_lr) = 0;
   TORCH_ARG(double, warmup_lr) = 0;
@@ -37,19 +37,21 @@ struct ScheduleOptions {
   TORCH_ARG(double, decay_rate) = 0.1;
 };
 
-/// With t the position in the phase (a step, or an epoch if not on_updates), w its warm-up and T its length
-/// in the same unit: warm-up is warmup_lr + t (lr − warmup_lr) / w for t < w; then cosine is min_lr + (lr −
-/// min_lr) (1 + cos(π t / T)) / 2, as timm's with t counted from the start of the warm-up; step is lr ·
-/// decay_rate^⌊t / decay_epochs⌋ in epochs; constant is lr.
+/// Let t be the position in the phase (in steps, or in epochs without on_updates), w the length of its
+/// warm-up and T its length in the same unit. The learning rate is
+///   - in the warm-up, t < w: warmup_lr + t (lr − warmup_lr) / w;
+///   - cosine: min_lr + (lr − min_lr) (1 + cos(π t / T)) / 2, as timm's, where t includes the warm-up;
+///   - step: lr · decay_rate^⌊t / decay_epochs⌋, with t in epochs;
+///   - constant: lr.
 class Schedule {
  public:
-  /// Throws, naming the phase and the option, for what makes no schedule. A phase may have no epochs.
+  /// Throws, naming phase and option, for values that make no schedule. A phase may have 0 epochs.
   Schedule(std::vector<Phase> phases, int64_t steps_per_epoch, const ScheduleOptions& options);
 
   int64_t steps() const;
-  /// Of steps 0 to steps(); the last is where the last phase's curve ends.
+  /// The learning rate of steps 0 to steps(); that of steps() is the end of the curve of the last phase.
   double lr(int64_t step) const;
-  /// The place of the phase of a step among those that were given; the last one's for step = steps().
+  /// The index of the phase of a step; for step = steps() that of the last phase.
   size_t phase(int64_t step) const;
   const std::vector<Phase>& phases() const { return phases_; }
 

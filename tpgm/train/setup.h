@@ -1,4 +1,4 @@
-// From options to what a run needs: the model, its anchor, the method, the data.
+// Builds what a run needs from its options: model, anchor, method and data.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 namespace tpgm {
 
 struct Setup {
-  TrainOptions options;  ///< with everything that was left open decided, and absolute paths
+  TrainOptions options;  ///< without auto values, and with absolute paths
   c10::Device device = c10::kCPU;
-  std::shared_ptr<Classifier> model;  ///< on the device, holding the weights to start from
-  Metadata metadata;                  ///< for what is saved from it
+  std::shared_ptr<Classifier> model;  ///< on the device, with the weights to start from
+  Metadata metadata;                  ///< for checkpoints of the run
   std::unique_ptr<Method> method;
   RunData data;
   Images images;
   std::vector<std::string> notes;  ///< for the user to read
 };
 
-/// Throws, before anything is written, for whatever is wrong with the options, files or data. Reads the data
-/// set once, and the checkpoint once.
+/// Throws for all mistakes in options, files and data, before anything is written. Reads the data set and the
+/// checkpoint once.
 Setup prepare_run(TrainOptions options);
 
 }  // namespace tpgm

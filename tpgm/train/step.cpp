@@ -194,7 +194,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   }
   capture->graph.replay();
   // The graph writes to the same memory again in the next step.
-  const Result result = {capture->result.loss.clone(), capture->result.right.clone()};
+  const Result result = {capture->result.loss.clone(), capture->result.correct.clone()};
   kind.capture = std::move(capture);
   if (!is_new) capturable_->replayed();  // a new one has called the hooks
   return result;
@@ -211,13 +211,13 @@ TrainingStep::Result TrainingStep::backward(const at::Tensor& images, const at::
     usual_ = true;
   }
   const Result result = run(images, labels, targets);
-  ++ran_;
+  ++accumulated_;
   return result;
 }
 
 void TrainingStep::skip() {
   optimizer_.zero_grad();
-  ran_ = 0;
+  accumulated_ = 0;
 }
 
 TrainingStep::Result TrainingStep::run(const at::Tensor& images, const at::Tensor& labels,
@@ -257,7 +257,7 @@ void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
 
 // Every batch was divided by how many there should have been.
 void TrainingStep::average() {
-  const int64_t ran = std::exchange(ran_, 0);
+  const int64_t ran = std::exchange(accumulated_, 0);
   if (ran == 0 || ran >= options_.batches()) return;
   const at::NoGradGuard no_grad;
   const double factor = static_cast<double>(options_.batches()) / static_cast<double>(ran);

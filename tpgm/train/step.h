@@ -20,27 +20,28 @@
 namespace tpgm {
 
 struct StepOptions {
-  /// bf16 by autocast; the parameters are fp32 masters.
+  /// Compute in bf16 by autocast; the parameters are fp32 master weights.
   TORCH_ARG(bool, amp) = false;
-  /// On CUDA, and with one batch a step, capture whole steps and replay them where batches have one shape.
+  /// On CUDA with batches = 1, capture whole steps in CUDA graphs and replay them for batches of the same
+  /// shape.
   TORCH_ARG(bool, cuda_graph) = true;
-  /// Batches whose gradients are averaged into one step.
+  /// Gradient accumulation: the number of batches whose gradients are averaged into one step.
   TORCH_ARG(int64_t, batches) = 1;
-  /// Largest norm of the gradient; 0: any.
+  /// Maximum norm of the gradient; 0: no clipping.
   TORCH_ARG(double, clip_grad) = 0;
-  /// Of labels that are numbers.
+  /// Label smoothing, for labels that are class numbers.
   TORCH_ARG(double, smoothing) = 0;
-  /// contrastive_loss in place of classification_loss; labels must be numbers.
+  /// Use contrastive_loss instead of classification_loss; labels must be class numbers.
   TORCH_ARG(bool, contrastive) = false;
 };
 
-/// Refers to model, method and optimizer, which must outlive it. With amp the method is told what is read in
-/// bf16 (Capturable::read_in_bfloat16) as long as this lives, so give it to one of these at a time: destroy
-/// the last before you make the next.
+/// Keeps references to model, method and optimizer, which must outlive it. With amp it tells the method which
+/// parameters are read in bf16 (Capturable::read_in_bfloat16), until it is destroyed: a method belongs to one
+/// TrainingStep at a time.
 ///
-/// Nothing here waits for the device, but for the few steps that are being captured, the first product or
-/// convolution of each shape where the fastest is searched for (kernels/gemm.h), and a method that waits
-/// by itself, as TPGM does in its first step.
+/// Steps do not synchronise with the device, with three exceptions: steps that are being captured, the first
+/// GEMM or convolution of each shape, where the fastest algorithm is measured (kernels/gemm.h), and methods
+/// that synchronise themselves, as TPGM does in its first step.
 class TrainingStep {
  public:
   TrainingStep(Classifier& model, Method& method, Optimizer& optimizer, const StepOptions& options);
@@ -49,54 +50,56 @@ class TrainingStep {
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   struct Result {
-    at::Tensor loss;   ///< mean over the batch, detached, on the device
-    at::Tensor right;  ///< how many predictions are the label, on the device
+    at::Tensor loss;     ///< mean over the batch, detached, on the device
+    at::Tensor correct;  ///< number of correct predictions, on the device
   };
-  /// A batch of held-out data, for methods that learn from them.
+  /// A batch of held-out data, for methods that learn radii.
   struct RadiusBatch {
     at::Tensor images, labels;
   };
-  /// Gives the next one. It is called when the method asks, or for a captured step beforehand, so it should
-  /// draw nothing from the global random streams.
+  /// Returns the next radius batch. An eager step calls it when the method asks, a captured step beforehand;
+  /// so it must not draw from the global random generators.
   using NextRadiusBatch = std::function<RadiusBatch()>;
 
   /// A whole step of one batch: backward() and update(). On CUDA, with options.cuda_graph() and a method that
-  /// can be captured, the first few steps of each kind run as they are; then one is captured, and from there
-  /// on a step is one launch that does the same, bit for bit. A batch of another shape, of radius data too,
-  /// runs as it is. If capture fails (a model that waits for the device in its forward pass), the method
-  /// may have counted a step that was not taken, and the process should end: LibTorch does not forget a
-  /// capture that was broken off (its allocator none, its generator of the device only with the next one that
-  /// succeeds; until then random numbers throw). Captures are forgotten when other parameters
-  /// train, or when weights or the optimizer's state have moved to other memory.
+  /// can be captured, the first few steps of each kind run eagerly and the next one is captured. From then on
+  /// a step is one graph launch with bit-identical results. A step runs eagerly if its batch or radius batch
+  /// has another shape.
+  ///
+  /// Captures are dropped when other parameters train, or when weights or the optimizer's state have moved to
+  /// other memory. If a capture fails (for a model that synchronises in its forward pass), the method may
+  /// have counted a step that was not taken, and the process should end: LibTorch's allocator does not
+  /// recover from an aborted capture, and its random generator throws until another capture succeeds.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,
               const NextRadiusBatch& next_radius_batch = {});
-  /// True if step() would capture or replay these, unless a radius batch, which is not known yet, has another
-  /// shape. For a loop that wants to look at a loss before the update, and has backward() and update() for
-  /// the others.
+  /// True if step() would capture or replay a step with these tensors, unless its radius batch turns out to
+  /// have another shape. A loop that checks the loss before the update asks this first, and calls backward()
+  /// and update() for all other steps.
   bool captures(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
 
-  /// Gradients of one of the step's batches, added to those before it. `labels` [n] are what predictions are
-  /// compared with; the loss is that of `targets`: labels as numbers [n], or shares of classes [n, classes].
+  /// Adds the gradients of one of the batches of a step. Predictions are compared with `labels` [n]; the loss
+  /// is computed from `targets`: class numbers [n], or class probabilities [n, classes].
   ///
-  /// Modules train, but for BatchNorms whose parameters are all frozen: what is frozen stays as it is.
+  /// Modules are in train() mode, except BatchNorms whose parameters are all frozen: they keep their
+  /// statistics.
   Result backward(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
-  /// The method's hooks around the optimizer's step, after all of the step's batches. If they were fewer than
-  /// options.batches(), their gradients are averaged over as many as there were. Gradients are none from the
-  /// optimizer's step on.
+  /// Takes the optimizer's step with the method's hooks around it, after all batches of the step. With fewer
+  /// batches than options.batches(), gradients are averaged over the batches that there were. Sets gradients
+  /// to none.
   void update(double lr, const NextRadiusBatch& next_radius_batch = {});
-  /// Forgets the batches so far.
+  /// Drops the gradients of the batches so far.
   void skip();
 
-  /// The loss that a method learns radii from, with its graph.
+  /// The loss that a method learns radii from, with its autograd graph.
   at::Tensor radius_loss(const RadiusBatch& batch);
 
-  /// How many kinds of steps (see StepPlan) are captured now.
+  /// How many kinds of steps (see StepPlan) are captured.
   int64_t captured() const;
-  /// Forgets the captures and gives their memory back; steps warm up anew.
+  /// Drops all captures and frees their memory; the next steps warm up again.
   void forget();
 
  private:
-  /// What a tensor must have in common with the one that was captured.
+  /// A batch is replayed only if its tensors have the layouts of the captured ones.
   struct Layout {
     explicit Layout(const at::Tensor& tensor);
     bool operator==(const Layout&) const = default;
@@ -104,19 +107,19 @@ class TrainingStep {
     at::ScalarType type;
   };
   using Layouts = std::vector<Layout>;
-  /// A step in a graph, and where it reads radius data and leaves its result.
+  /// A captured step, with the tensors from which it reads radius data and to which it writes its result.
   struct Capture {
     CudaGraph graph;
     std::vector<RadiusBatch> radius_batches;
     Result result;
   };
-  /// Of all steps of one kind.
+  /// The state of the steps of one kind.
   struct Kind {
-    int64_t warm = 0;     // steps that ran as they are, one after the other with the same layouts
-    Layouts radius_data;  // of their radius batches
+    int64_t warm = 0;     // eager steps in a row with the same layouts
+    Layouts radius_data;  // layouts of their radius batches
     std::unique_ptr<Capture> capture;
   };
-  /// Where a tensor is, and whether it trains: what a capture took for granted.
+  /// The address of a tensor, and whether it trains: a capture is valid as long as these are the same.
   using Place = std::pair<const void*, bool>;
 
   Result run(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets);
@@ -128,32 +131,32 @@ class TrainingStep {
 
   Classifier& model_;
   Method& method_;
-  Capturable* capturable_;  // the method, if it is that
+  Capturable* capturable_;  // the method, or null
   Optimizer& optimizer_;
   StepOptions options_;
   std::vector<at::Tensor> tensors_;  // parameters and buffers
-  int64_t ran_ = 0;                  // batches since the last update
+  int64_t accumulated_ = 0;          // batches since the last update
 
   std::map<int, Kind> kinds_;
-  // Captures share their inputs and their memory: no two run at once.
+  // All captures share their inputs and their memory, because no two run at once.
   at::Tensor images_, labels_, targets_;
   std::shared_ptr<GraphMemory> memory_;
-  Layouts data_;               // of the batches that are to be captured
-  bool usual_ = false;         // the last backward()'s were like that
-  std::vector<Place> places_;  // of tensors_, as they were at the last step
-  int64_t generation_ = -1;    // of the optimizer's state, at the last step
+  Layouts data_;               // layouts of the batches to capture
+  bool usual_ = false;         // the batch of the last backward() had these layouts
+  std::vector<Place> places_;  // of tensors_ at the last step
+  int64_t generation_ = -1;    // of the optimizer's state at the last step
 };
 
-/// train(), but for BatchNorms whose parameters are all frozen.
+/// Sets train() mode, except for BatchNorms whose parameters are all frozen.
 void train_mode(torch::nn::Module& module);
 
-/// CLIP's, of images [n] and all texts: logits [n, texts], labels [n] say which text belongs to each image.
-/// Half of it asks each image for its text among all; the other half asks each text that occurs in the batch
-/// for its images among those of the batch, each of several counting alike. With one image for every text it
-/// is Radford et al.'s. In fp32.
+/// The contrastive loss of CLIP between a batch of images and the texts of all classes, in fp32. `logits` [n,
+/// texts]; `labels` [n] is the text of each image. It is the mean of two cross-entropies: of each image over
+/// all texts, and of each text in the batch over the images of the batch, with equal target probability for
+/// all images of the text. With one image per text it is the loss of Radford et al.
 at::Tensor contrastive_loss(const at::Tensor& logits, const at::Tensor& labels);
 
-/// Mean cross-entropy in fp32; targets as TrainingStep::backward takes them.
+/// Mean cross-entropy in fp32, with targets as in TrainingStep::backward.
 at::Tensor classification_loss(const at::Tensor& logits, const at::Tensor& targets, double smoothing = 0);
 
 }  // namespace tpgm

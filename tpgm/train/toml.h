@@ -1,4 +1,4 @@
-// Recipes as text: flat TOML.
+// Parses flat TOML, the format of recipes.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,18 @@ namespace tpgm {
 
 struct TomlItem {
   std::string key;
-  std::vector<std::string> values;  ///< one, or those of a list
+  std::vector<std::string> values;  ///< one value, or the values of a list
 };
 
-/// Comments, and key = value on a line, where a value is a string, a number, a word or a list of them (over
-/// lines, if it is long). Values are given as text. Sections, dotted keys, multi-line strings and dates are
-/// not part of it. Throws Malformed, with the line, for what is not understood, and for keys that are said
-/// twice, be it with '_' or with '-'.
+/// Reads comments and lines `key = value`, where a value is a string, a number, a boolean or a list of them,
+/// which may span lines. Returns values as text. Sections, dotted keys, multi-line strings and dates are not
+/// supported. Throws Malformed, with the line number, for other text and for duplicate keys ('_' and '-' are
+/// the same).
 std::vector<TomlItem> parse_toml(std::string_view text);
-/// The same of a file; throws c10::Error with its name.
+/// The same for a file; errors are c10::Error with its name.
 std::vector<TomlItem> read_toml(const std::filesystem::path& file);
 
-/// As a string that parse_toml reads, in quotes.
+/// The text as a quoted TOML string.
 std::string toml_quoted(const std::string& text);
 
 }  // namespace tpgm

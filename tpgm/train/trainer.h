@@ -1,4 +1,5 @@
-// The training loop.
+// The training loop: phases of epochs, evaluation, checkpoints to resume from, and the final projection and
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -23,28 +24,29 @@ namespace tpgm {
 
 struct TrainCallbacks {
   std::function<void(const TrainProgress&)> progress;
-  /// Sentences for the user: evaluations, the phase, what was skipped.
+  /// Receives messages for the user: evaluations, phases, skipped steps and images.
   std::function<void(const std::string&)> say;
-  /// Asked after every step, and while the run finishes: true to save and return.
+  /// Called after every step, and repeatedly while the run finishes; true: save the state and return.
   std::function<bool()> stop;
 };
 
-/// Runs what prepare_run() set up: epochs of steps, an evaluation after each, and in the end the method's
-/// finish() and the tests, with the weights of the best epoch.
+/// Trains a Setup of prepare_run(): epochs of steps, each followed by an evaluation on selection data; then
+/// the method's finish() and the tests, both on the weights of the best epoch.
 class Trainer {
  public:
-  /// Without a log nothing is written, and nothing can be resumed. Refers to both. `train`: batches from
-  /// elsewhere than the setup's data.
+  /// Keeps references to setup and log, which must outlive it. Without a log nothing is written, and the run
+  /// cannot be resumed. `train` replaces the training batches of the setup's data.
   Trainer(Setup& setup, RunLog* log, TrainCallbacks callbacks = {},
           std::optional<BatchSource> train = std::nullopt);
   ~Trainer();
 
-  /// Resumes where the log's state is, if it has one; to the end, or until stop(). Throws for a loss that is
-  /// not finite (or skips the step, if the options say so), naming step, files and the last good state.
+  /// Trains to the end or until stop(), resuming from the log's state if it has one. A loss that is not
+  /// finite throws, naming the step, its files and the last good state, or skips the step if `on-nan` says
+  /// so.
   TrainResult run();
 
  private:
-  struct Stopped {};  // thrown where stop() is asked in the middle of something
+  struct Stopped {};  // thrown when stop() is true within an evaluation or finish()
 
   void train_epoch();
   void train_step();
@@ -94,11 +96,11 @@ class Trainer {
 
   LossQueue losses_;
   RunClock clock_;
-  NamedTensors best_weights_{"Tensor"};  // where there is no log
+  NamedTensors best_weights_{"Tensor"};  // without a log, which keeps them otherwise
   int64_t saved_step_ = -1;
-  std::optional<FinishRadii> finishing_;  // since the method's finish() began
-  int64_t radius_batches_before_ = 0;     // it
-  bool finished_best_ = false;            // the best weights are those after it
+  std::optional<FinishRadii> finishing_;  // set when the method's finish() begins
+  int64_t radius_batches_before_ = 0;     // state_.radius_batches before finish()
+  bool finished_best_ = false;            // the best weights are those after finish()
   TrainResult result_;
 };
 

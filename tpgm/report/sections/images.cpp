@@ -104,9 +104,9 @@ std::string thumbnail(const Samples& samples, int64_t index) {
   }
 }
 
-/// Images about which the judges are right and wrong in one way, test by test.
+/// Images about which the judges are correct and wrong in the same way, test by test.
 struct Kind {
-  std::vector<bool> right;                  // of each judge
+  std::vector<bool> correct;                // of each judge
   std::vector<std::vector<size_t>> images;  // of each test, by their places in it
   size_t count = 0;
 };
@@ -119,40 +119,40 @@ Table table_of(const std::vector<Kind>& kinds, const std::vector<const Player*>&
   table.columns.emplace_back("images");
   for (const auto& kind : kinds) {
     auto& row = table.rows.emplace_back();
-    for (const bool right : kind.right) row.emplace_back(right ? "✓" : "✗");
+    for (const bool correct : kind.correct) row.emplace_back(correct ? "✓" : "✗");
     row.push_back(grouped(static_cast<int64_t>(kind.count)));
   }
   return table;
 }
 
-// All ways not to agree, those first in which the first and the last are right and the middle is wrong.
+// All ways not to agree, those first in which the first and the last are correct and the middle is wrong.
 std::vector<Kind> kinds_of(const std::vector<const Player*>& judges, const std::vector<TestSet>& tests) {
   const size_t ways = size_t{1} << judges.size();
   std::vector<Kind> kinds;
   for (size_t way = 1; way + 1 < ways; ++way) {
     Kind kind{{}, std::vector<std::vector<size_t>>(tests.size()), 0};
-    for (size_t j = 0; j < judges.size(); ++j) kind.right.push_back((way >> j & 1) != 0);
+    for (size_t j = 0; j < judges.size(); ++j) kind.correct.push_back((way >> j & 1) != 0);
     kinds.push_back(kind);
   }
   std::stable_partition(kinds.begin(), kinds.end(), [](const Kind& kind) {
-    return kind.right.size() == 3 && kind.right.front() == kind.right.back();
+    return kind.correct.size() == 3 && kind.correct.front() == kind.correct.back();
   });
   std::stable_partition(kinds.begin(), kinds.end(), [](const Kind& kind) {
-    return kind.right.size() == 3 && kind.right == std::vector<bool>{true, false, true};
+    return kind.correct.size() == 3 && kind.correct == std::vector<bool>{true, false, true};
   });
   for (size_t t = 0; t < tests.size(); ++t) {
     const auto& subset = tests[t].subset;
     for (size_t i = 0; i < subset.indices.size(); ++i) {
       const int64_t label = subset.samples->label(subset.indices[i]);
-      std::vector<bool> right;
+      std::vector<bool> correct;
       bool known = label >= 0;
       for (const auto* judge : judges) {
         known = known && judge->says(tests[t], i) >= 0;
-        right.push_back(judge->says(tests[t], i) == label);
+        correct.push_back(judge->says(tests[t], i) == label);
       }
       if (!known) continue;
       for (auto& kind : kinds) {
-        if (kind.right != right) continue;
+        if (kind.correct != correct) continue;
         kind.images[t].push_back(i);
         ++kind.count;
       }

@@ -328,7 +328,10 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     if (recorded.radii.size() > 1) found.emplace_back(row, std::move(recorded));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return (a.first->method() == "tpgm") > (b.first->method() == "tpgm");
+    const auto is_tpgm = [](const ReportRow& row) {
+      return row.kind == RowKind::kTpgm || row.kind == RowKind::kTpgmC;
+    };
+    return is_tpgm(*a.first) > is_tpgm(*b.first);
   });
   if (found.size() > kMostPlots) found.erase(found.begin() + kMostPlots, found.end());
   for (size_t i = 0; i < found.size(); ++i) {
