@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/data/glyphs/families.h"
+#include "tpgm/data/glyphs/font_families.h"
 
 namespace tpgm {
 
