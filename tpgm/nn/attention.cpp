@@ -6,6 +6,7 @@
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/one_dnn.h"
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/residual.h"
 
@@ -49,8 +50,7 @@ struct PackedProjection : torch::autograd::Function<PackedProjection> {
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "[Attention] the packed projection cannot be differentiated twice (create_graph)");
+    check_first_derivative("the packed projection of attention");
     const auto saved = context->get_saved_variables();
     const at::Tensor rows = as_rows(saved[0]), &weight = saved[1];
     const auto bias_type = context->saved_data["bias"].toScalarType();

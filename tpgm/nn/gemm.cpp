@@ -14,6 +14,7 @@
 #include "tpgm/kernels/gemm.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/one_dnn.h"
+#include "tpgm/nn/operands.h"
 
 namespace tpgm {
 namespace {
@@ -27,12 +28,8 @@ constexpr int64_t kAligned = 8;  // elements, 16 bytes
 // is smaller has little to gain beside its launch (a guess; no product below was timed).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
-bool suits(const at::Tensor& x) {
+bool has_gemm_kernel(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
-}
-
-bool is_aligned(const at::Tensor& x) {
-  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
 }
 
 /// A matrix as kernels take it, or nothing if it does not lie so.
@@ -47,7 +44,7 @@ std::optional<Product::Operand> operand(const at::Tensor& x) {
 
 /// Nothing where ATen has to do it, or to say what is wrong.
 std::optional<Product> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  if (!suits(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
+  if (!has_gemm_kernel(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
       a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     return std::nullopt;
   const auto left = operand(a), right = operand(b), result = operand(out);
@@ -80,10 +77,6 @@ void multiply(const Product& product, const at::Tensor& out) {
   }
   kernels::multiply(product, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
                     stream);
-}
-
-std::optional<at::Tensor> given(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
@@ -124,7 +117,7 @@ struct LinearGemm : torch::autograd::Function<LinearGemm> {
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  if (suits(a)) {
+  if (has_gemm_kernel(a)) {
     const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
     auto product = product_of(out, a, b);
     const bool plain = !bias.defined();
@@ -152,8 +145,8 @@ void gemm_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool a
 }
 
 at::Tensor linear_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if ((suits(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
-    return LinearGemm::apply(x, weight, given(bias));
+  if ((has_gemm_kernel(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
+    return LinearGemm::apply(x, weight, if_defined(bias));
   return at::linear(x, weight, bias);
 }
 

@@ -63,25 +63,32 @@ at::Tensor LayerNormImpl::forward(const at::Tensor& x) const {
   return at::layer_norm(x, {weight.size(0)}, weight, bias, eps_);
 }
 
-Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride)
-    : weight(register_parameter("weight", allocate({out, in, kernel, kernel}))),
-      stride_(stride),
-      padding_(kernel / 2) {}
+Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups,
+                       bool with_bias)
+    : stride_(stride), padding_(kernel / 2), groups_(groups) {
+  TORCH_CHECK(kernel % 2 == 1, "[Conv2d] no padding keeps the size of a feature map with a kernel of ",
+              kernel, " pixels; for patches that do not overlap see VisionTransformer");
+  TORCH_CHECK(groups > 0 && in % groups == 0 && out % groups == 0, "[Conv2d] ", in, " and ", out,
+              " channels cannot be divided into ", groups, " groups");
+  weight = register_parameter("weight", allocate({out, in / groups, kernel, kernel}));
+  if (with_bias) bias = register_parameter("bias", allocate({out}));
+}
 
-at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), {}); }
+at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), bias); }
 
 at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
                                 const at::Tensor& bias) const {
-  // oneDNN writes beyond its workspace in the backward pass of such a one in channels-last, when its channels
-  // do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
+  // In channels-last, oneDNN's backward pass of a strided 1×1 convolution writes beyond its workspace if the
+  // input channels do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
   if (x.is_cpu() && weights.size(2) == 1 && stride_ > 1 && weights.size(1) < 16) {
     const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
-    return at::conv2d(pixels, weights, bias);
+    return at::conv2d(pixels, weights, bias, /*stride=*/1, padding_, /*dilation=*/1, groups_);
   }
+  if (groups_ > 1) return at::conv2d(x, weights, bias, stride_, padding_, /*dilation=*/1, groups_);
   if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 && weights.scalar_type() == at::kBFloat16 &&
       x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
-    // Channels lie next to each other, so this is a matrix product, and cuBLAS is the faster one at those.
-    // Not in fp32, where convolutions may use TF32 and products by default may not.
+    // The channels of a pixel lie next to each other, so this is a GEMM, and cuBLAS is faster at it than
+    // cuDNN. Not in fp32, where convolutions may use TF32 and GEMMs by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
   if (multiplies_pixels(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);

@@ -73,22 +73,25 @@ class LayerNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LayerNorm);
 
-/// weight [out, in, kernel, kernel], no bias; padded so that stride 1 keeps the size.
+/// A convolution with weight [out, in / groups, kernel, kernel] and, with `with_bias`, bias [out]. It pads by
+/// half the kernel, so that the feature map keeps its size with stride 1; kernels of even size throw. With
+/// groups it runs in ATen's convolution; a norm is folded only into a convolution without a bias.
 class Conv2dImpl : public torch::nn::Module {
  public:
-  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
+  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1,
+             bool with_bias = false);
   at::Tensor forward(const at::Tensor& x) const;
-  /// With other weights of the same shape, and a bias.
+  /// forward() with other weights of the same shape, and another bias [out] or none.
   at::Tensor convolve(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& bias) const;
-  /// Pixels on a side of the result, of a map with `side`.
+  /// Pixels on a side of the result for a feature map with `side` pixels.
   int64_t side_after(int64_t side) const { return (side - 1) / stride_ + 1; }
-  /// Multiply-adds on such a map.
+  /// Multiply-adds for one feature map with `side` pixels on a side.
   int64_t multiply_adds(int64_t side) const;
 
-  at::Tensor weight;
+  at::Tensor weight, bias;  ///< bias may be undefined
 
  private:
-  int64_t stride_, padding_;
+  int64_t stride_, padding_, groups_;
 };
 TORCH_MODULE(Conv2d);
 

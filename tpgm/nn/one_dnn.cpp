@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "tpgm/nn/gemm.h"
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/testing.h"
 
 namespace tpgm {
@@ -28,10 +29,6 @@ constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
 constexpr int64_t kFewPixels = 512, kFewWindows = 128;
 
 thread_local int always_one_dnn = 0;
-
-std::optional<at::Tensor> given(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
 
 using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& bias, std::string_view unit,
@@ -166,7 +163,8 @@ std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor&
   if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)} ||
                          !bias.is_contiguous()))  // its strides would not be looked at
     return std::nullopt;
-  return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
+  return inner_product()->call(a, b.t(), if_defined(bias), "none", c10::List<std::optional<at::Scalar>>(),
+                               "");
 }
 
 at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
@@ -188,7 +186,7 @@ bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t st
 }
 
 at::Tensor conv_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride) {
-  return ConvGemm::apply(x, weight, given(bias), stride);
+  return ConvGemm::apply(x, weight, if_defined(bias), stride);
 }
 
 }  // namespace tpgm

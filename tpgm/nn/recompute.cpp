@@ -1,13 +1,13 @@
 // A part of a model that runs again for its gradient.
 #include "tpgm/nn/recompute.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
 #include <utility>
 
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm {
@@ -34,8 +34,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "[tpgm] what is recomputed cannot be differentiated twice (create_graph)");
+    check_first_derivative("a recomputed part (activation checkpointing)");
     auto inputs = context->get_saved_variables();
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
     inputs[0] = inputs[0].detach().requires_grad_(context->needs_input_grad(0));
