@@ -2,7 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/GradMode.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/MemoryFormat.h>
 #include <c10/util/Exception.h>
 
