@@ -67,7 +67,7 @@ TEST(ConvGemm, AreTheConvolutionAndItsGradients) {
   for (const auto& each : cases()) {
     SCOPED_TRACE(::testing::Message() << each);
     const Operands given(each), ours = given.in(at::kFloat), exact = given.in(at::kDouble);
-    ASSERT_TRUE(multiplies_pixels(ours.x, ours.weight, each.stride));
+    ASSERT_TRUE(conv_runs_as_gemm(ours.x, ours.weight, each.stride));
     const Tensor y = conv_gemm(ours.x, ours.weight, ours.bias, each.stride);
     const Tensor expected = at::conv2d(exact.x, exact.weight, exact.bias, each.stride, each.side / 2);
     expect_near(y, expected);
@@ -114,16 +114,16 @@ TEST(ConvGemm, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   const AlwaysOneDnn one_dnn;
   const auto maps = [](int64_t side) { return at::randn({2, 8, side, side}).contiguous(kLast); };
   const auto weight = [](int64_t side) { return at::randn({16, 8, side, side}).contiguous(kLast); };
-  EXPECT_TRUE(multiplies_pixels(maps(16), weight(1), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(17), weight(1), 1));
-  EXPECT_TRUE(multiplies_pixels(maps(17), weight(1), 2));
-  EXPECT_TRUE(multiplies_pixels(maps(8), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(9), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8), weight(2), 1));  // a pixel more than the map has
-  EXPECT_FALSE(multiplies_pixels(maps(8).contiguous(), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8), weight(3).contiguous(), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
-  EXPECT_FALSE(multiplies_pixels(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(16), weight(1), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(17), weight(1), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(17), weight(1), 2));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(8), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(9), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(2), 1));  // a pixel more than the map has
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8).contiguous(), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(3).contiguous(), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
 }
 
 TEST(ConvGemm, AreWhatALayerComputes) {

@@ -179,7 +179,7 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
 bool fits_kernels(const at::Tensor& x) {
   if (!x.is_cuda() || !kernels::tuned_for(x.get_device()) || x.dim() != 4 || x.numel() == 0) return false;
   if (x.numel() / x.size(1) > std::numeric_limits<int32_t>::max() / 2)
-    return false;  // kernels count pixels in int
+    return false;  // the kernels count pixels in int
   const bool known = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
   return known && x.size(1) % kernels::batch_norm_cuda().vector(map_of(x).dtype) == 0 &&
          x.is_contiguous(kChannelsLast) && is_aligned(x);
@@ -194,7 +194,7 @@ bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& a
          (fits_kernels(after.residual) && after.residual.scalar_type() == x.scalar_type());
 }
 
-bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+bool uses_space_to_depth(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
   const int64_t side = weight.size(2);
   return stride == 2 && (side == 3 || side == 7) && weight.size(1) <= 4 && x.size(1) == weight.size(1) &&
          x.is_cuda() && kernels::tuned_for(x.get_device()) &&
@@ -203,8 +203,8 @@ bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride)
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 && x.is_contiguous(kChannelsLast);
 }
 
-at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight) {
-  // With a line and a column of zeros before it the kernel has an even side, and begins at an even pixel.
+at::Tensor space_to_depth_conv2d(const at::Tensor& x, const at::Tensor& weight) {
+  // With a row and a column of zeros in front, the kernel has an even size and starts at an even pixel.
   const c10::DeviceGuard guard(x.device());
   const int64_t cells = (weight.size(2) + 1) / 2, channels = weight.size(1);
   kernels::SpaceToDepth call;

@@ -1,4 +1,4 @@
-// Convolutions, normalisations and MLPs; attention has a file of its own.
+// All layers but attention, which is in attention.cpp.
 #include "tpgm/nn/layers.h"
 
 #include <ATen/ATen.h>
@@ -35,13 +35,13 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
 }
 
 at::Tensor LinearImpl::forward(const at::Tensor& x) const {
-  // On a GPU autocast has to see the bias too, which linear_gemm() would hand on as it is.
+  // On a GPU autocast has to cast the bias, too, and linear_gemm() does not.
   return x.is_cpu() ? linear_gemm(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
 }
 
 at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
-  // Autocast has no such product for operands of two types.
-  if (at::autocast::is_autocast_enabled(x.device().type()) || one_dnn_multiplies(x, weight))
+  // addmm_ takes operands of one type, and under autocast there are two.
+  if (at::autocast::is_autocast_enabled(x.device().type()) || runs_in_one_dnn(x, weight))
     return residual + forward(x);
   return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
 }
@@ -91,8 +91,8 @@ at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
     // cuDNN. Not in fp32, where convolutions may use TF32 and GEMMs by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
-  if (multiplies_pixels(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);
-  if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
+  if (conv_runs_as_gemm(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);
+  if (!bias.defined() && uses_space_to_depth(x, weights, stride_)) return space_to_depth_conv2d(x, weights);
   return at::conv2d(x, weights, bias, stride_, padding_);
 }
 
@@ -164,7 +164,7 @@ Activation parse_activation(const std::string& text) {
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   if (activation == Activation::kGelu) return at::gelu(x);
-  // silu(cx)/c: one pass less than with a sigmoid, and one tensor less to keep for the gradient.
+  // silu(cx) / c = x·sigmoid(cx), with one pass fewer and one tensor fewer kept for the gradient.
   constexpr double kScale = 1.702;
   return at::silu(x * kScale) * (1 / kScale);
 }

@@ -1,4 +1,3 @@
-// A part of a model that runs again for its gradient.
 #include "tpgm/nn/recompute.h"
 
 #include <torch/csrc/autograd/autograd.h>
@@ -16,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// What the second run needs beside tensors, in the form that a graph can hold.
+// What the second run needs besides tensors, in a form that an autograd graph can hold.
 struct Kept : torch::CustomClassHolder {
   std::function<at::Tensor(const at::Tensor&)> run;
   AutocastState autocast;
@@ -53,7 +52,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     size_t next = 0;
     for (const auto& input : inputs)
       result.push_back(input.requires_grad() ? std::move(found[next++]) : at::Tensor());
-    result.emplace_back();  // of `kept`
+    result.emplace_back();  // for `kept`
     return result;
   }
 };

@@ -118,7 +118,7 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, int64_t unit) {
     const c10::DeviceGuard guard(x.device());
-    const at::Tensor before = product(as_rows(x), weight.t(), value_in(x.scalar_type(), bias));
+    const at::Tensor before = gemm(as_rows(x), weight.t(), value_in(x.scalar_type(), bias));
     const at::Tensor y = at::empty_like(before);
     kernels::Activate args;
     args.dtype = dtype_of(x.scalar_type());
@@ -155,8 +155,8 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
     const at::Tensor scratch = scratch_for(x, args.cols, 1);
     residual_backend(x).activate_backward(args, out(scratch), current_stream(x.device()));
     at::Tensor dx, d_weight;
-    if (context->needs_input_grad(0)) dx = product(d_before, weight).view(x.sizes());
-    if (context->needs_input_grad(1)) d_weight = product(d_before.t(), as_rows(x));
+    if (context->needs_input_grad(0)) dx = gemm(d_before, weight).view(x.sizes());
+    if (context->needs_input_grad(1)) d_weight = gemm(d_before.t(), as_rows(x));
     return {dx, d_weight, d_bias.to(context->saved_data["bias"].toScalarType()), {}};
   }
 };
