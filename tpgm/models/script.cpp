@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tpgm/base/names.h"
-#include "tpgm/core/first_line.h"
+#include "tpgm/core/torch_error.h"
 
 namespace tpgm {
 namespace {
@@ -72,7 +72,7 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
   try {
     script_ = torch::jit::load(file.string(), at::kCPU);
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (", first_line(failure),
+    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (", short_message(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
   std::vector<std::string> names;
@@ -106,7 +106,7 @@ at::Tensor ScriptBackbone::run(const at::Tensor& images) {
   try {
     output = script_.forward({images});
   } catch (const std::exception& failure) {
-    const std::string what = first_line(failure);
+    const std::string what = short_message(failure);
     TORCH_CHECK(false, "[", kClass, "] '", path_.string(), "' fails on images ",
                 fmt::format("[{}]", fmt::join(images.sizes(), ",")), ": ", what,
                 what.find("CUDA") != std::string::npos

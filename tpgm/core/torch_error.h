@@ -10,7 +10,7 @@
 namespace tpgm {
 
 /// The first line of what LibTorch says; the rest is a trace of its own.
-inline std::string first_line(const std::exception& error) {
+inline std::string short_message(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
   // Errors inside a script begin with where. What comes after it, for CUDA's with advice behind.
