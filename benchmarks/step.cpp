@@ -14,7 +14,7 @@
 
 #include "benchmarks/our_step.h"
 #include "benchmarks/rival.h"
-#include "tpgm/core/first_line.h"
+#include "tpgm/core/torch_error.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm::benchmarks {
@@ -144,7 +144,7 @@ bool attempt(StepTimes& times, const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    times.error = first_line(error);
+    times.error = short_message(error);
     if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // whose it is
   }
   return times.error.empty();

@@ -145,7 +145,7 @@ Run configure_bench_step(CLI::App& app) {
       "Use AMP: compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
       "Compute in float32");
   add_switch(app, "channels-last", args->channels_last,
-             "Use channels_last (NHWC) memory layout; default: on for ResNets, off for ViTs",
+             "Use channels_last (NHWC) memory layout; default: on for convolutional families",
              "Use NCHW memory layout");
   app.add_flag_callback(
       "--no-cuda-graph", [args] { args->cuda_graph = false; },

@@ -92,16 +92,16 @@ class Mistakes(DataCommand):
         self.assertIn("there is no 'nowhere'", self.answer(1, *self.train(data_dir="nowhere")))
         (self.folder / "empty").mkdir()
         for command in (self.train(data_dir="empty"), ["data", "check", "empty"]):
-            self.assertIn("no image (.jpg, .jpeg, .png) is below 'empty'", self.answer(1, *command))
+            self.assertRegex(self.answer(1, *command), r"no image \(.*\) is below 'empty'")
 
     def test_no_class_folders(self):
         shutil.copytree(self.photos / "dog", self.folder / "flat")
         self.assertIn("'flat' has no labels", self.answer(1, *self.train(data_dir="flat")))
 
     def test_images_of_another_kind(self):
-        (self.folder / "webp" / "a").mkdir(parents=True)
-        self.write("webp/a/1.webp", b"RIFF")
-        self.assertIn("only JPEG and PNG are: 1 .webp", self.answer(1, "data", "check", "webp"))
+        (self.folder / "gif" / "a").mkdir(parents=True)
+        self.write("gif/a/1.gif", b"GIF89a")
+        self.assertIn("are: 1 .gif", self.answer(1, "data", "check", "gif"))
 
     def test_classes_that_do_not_match(self):
         said = self.answer(1, *self.train("--test", "r=" + str(self.small / "imagenet-r")))

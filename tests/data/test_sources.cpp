@@ -14,6 +14,7 @@
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/data/formats/encoded_image.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/list.h"
 
 namespace tpgm {
@@ -258,15 +259,15 @@ TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
   write_image(file(".thumbnails/x/1.png"), 1);
   write_image(file("__MACOSX/cat/1.png"), 1);
   put_file(file("cat/Thumbs.db"), "");
-  put_file(file("cat/2.webp"), "");
-  put_file(file("cat/3.webp"), "");
+  put_file(file("cat/2.gif"), "");
+  put_file(file("cat/3.gif"), "");
   put_file(file("readme.md"), "");
   std::vector<std::string> notes;
   const auto parts = read_image_folder(folder_, &notes);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(names_of(parts[0]), (Names{"cat/1.png"}));
   ASSERT_EQ(notes.size(), 2u);
-  EXPECT_HAS(notes[0], "only JPEG and PNG are: 2 .webp, such as '");
+  EXPECT_HAS(notes[0], "are: 2 .gif, such as '");
   EXPECT_HAS(notes[1], "left out, as no images: 2, such as '");
   EXPECT_EQ(Dataset(folder_.string()).notes(), notes);
 }
@@ -393,9 +394,9 @@ TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
 }
 
 TEST_F(ImageFolder, NothingToReadIsAnErrorThatSaysWhatWasThere) {
-  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no image (.jpg, .jpeg, .png) is below");
-  put_file(file("cat/1.webp"), "");
-  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only JPEG and PNG are: 1 .webp");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no image (" + format_suffixes() + ") is below");
+  put_file(file("cat/1.gif"), "");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only " + format_names() + " are: 1 .gif");
   EXPECT_HAS(error_of([&] { Dataset(file("nowhere").string()); }), "there is no '");
 }
 
@@ -434,7 +435,7 @@ TEST(Parts, NamesOfDomainsAndSplits) {
 TEST(Parts, EndingsOfImages) {
   for (const char* name : {"a.jpg", "a.JPG", "a.JPEG", "b.c.Png", "0.1_x _ y.jpg"})
     EXPECT_TRUE(is_image_name(name));
-  for (const char* name : {"a.jpg.txt", "jpg", "a.webp", "", ".", "a."}) EXPECT_FALSE(is_image_name(name));
+  for (const char* name : {"a.jpg.txt", "jpg", "a.gif", "", ".", "a."}) EXPECT_FALSE(is_image_name(name));
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -81,36 +81,8 @@ Family mean_family(const std::string& name) {
 // A row that leaves something out does not compile.
 template <typename Row>
 concept NeedsNoDefaults = requires { Row{.name = "half", .sizes = {}}; };
-template <typename Row>
-concept NeedsNoCrop = requires {
-  Row{.name = "half",
-      .sizes = {},
-      .set_defaults = nullptr,
-      .make_backbone = nullptr,
-      .make_text = nullptr,
-      .recognition = std::nullopt,
-      .positions = std::nullopt,
-      .normalization = Normalization{},
-      .channels_last = false,
-      .library = std::nullopt,
-      .file = ""};
-};
-template <typename Row>
-concept TakesAllOfThem = requires {
-  Row{.name = "whole",
-      .sizes = {},
-      .set_defaults = nullptr,
-      .make_backbone = nullptr,
-      .make_text = nullptr,
-      .recognition = std::nullopt,
-      .positions = std::nullopt,
-      .normalization = Normalization{},
-      .crop_pct = 1.0,
-      .channels_last = false,
-      .library = std::nullopt,
-      .file = ""};
-};
-static_assert(!NeedsNoDefaults<Family> && !NeedsNoCrop<Family> && TakesAllOfThem<Family>);
+static_assert(!NeedsNoDefaults<Family>);
+static_assert(!std::is_default_constructible_v<Required<double>>);
 static_assert(!std::is_default_constructible_v<Family>);
 
 class Families : public ModelFiles {

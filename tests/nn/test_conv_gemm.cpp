@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tests/support.h"
+#include "tpgm/nn/folded_norm.h"
 #include "tpgm/nn/gemm.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/one_dnn.h"
@@ -66,7 +67,7 @@ TEST(ConvGemm, AreTheConvolutionAndItsGradients) {
   for (const auto& each : cases()) {
     SCOPED_TRACE(::testing::Message() << each);
     const Operands given(each), ours = given.in(at::kFloat), exact = given.in(at::kDouble);
-    ASSERT_TRUE(multiplies_pixels(ours.x, ours.weight, each.stride));
+    ASSERT_TRUE(conv_runs_as_gemm(ours.x, ours.weight, each.stride));
     const Tensor y = conv_gemm(ours.x, ours.weight, ours.bias, each.stride);
     const Tensor expected = at::conv2d(exact.x, exact.weight, exact.bias, each.stride, each.side / 2);
     expect_near(y, expected);
@@ -113,16 +114,16 @@ TEST(ConvGemm, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   const AlwaysOneDnn one_dnn;
   const auto maps = [](int64_t side) { return at::randn({2, 8, side, side}).contiguous(kLast); };
   const auto weight = [](int64_t side) { return at::randn({16, 8, side, side}).contiguous(kLast); };
-  EXPECT_TRUE(multiplies_pixels(maps(16), weight(1), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(17), weight(1), 1));
-  EXPECT_TRUE(multiplies_pixels(maps(17), weight(1), 2));
-  EXPECT_TRUE(multiplies_pixels(maps(8), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(9), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8), weight(2), 1));  // a pixel more than the map has
-  EXPECT_FALSE(multiplies_pixels(maps(8).contiguous(), weight(3), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8), weight(3).contiguous(), 1));
-  EXPECT_FALSE(multiplies_pixels(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
-  EXPECT_FALSE(multiplies_pixels(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(16), weight(1), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(17), weight(1), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(17), weight(1), 2));
+  EXPECT_TRUE(conv_runs_as_gemm(maps(8), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(9), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(2), 1));  // a pixel more than the map has
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8).contiguous(), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(3).contiguous(), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
 }
 
 TEST(ConvGemm, AreWhatALayerComputes) {
@@ -136,6 +137,53 @@ TEST(ConvGemm, AreWhatALayerComputes) {
   const Tensor y = conv->forward(x);
   EXPECT_EQ(y.grad_fn()->name().find("onvolution"), std::string::npos) << y.grad_fn()->name();
   expect_near(y.detach(), at::conv2d(x.to(at::kDouble), conv->weight.detach().to(at::kDouble), {}, 2, 1));
+}
+
+TEST(Conv2dLayer, GroupsAndBiasAreThoseOfAten) {
+  for (const int64_t kernel : {1, 3, 7}) {
+    for (const int64_t stride : {1, 2}) {
+      for (const int64_t groups : {1, 2, 8}) {
+        SCOPED_TRACE(::testing::Message() << kernel << ' ' << stride << ' ' << groups);
+        Conv2d conv(8, 16, kernel, stride, groups, /*with_bias=*/true);
+        {
+          const at::NoGradGuard no_grad;
+          for (auto& parameter : conv->parameters()) parameter.normal_();
+          conv->weight.set_data(conv->weight.contiguous(kLast));
+        }
+        const Tensor x = at::randn({2, 8, 7, 7}).contiguous(kLast);
+        const auto exact = [](const Tensor& tensor) {
+          return tensor.detach().to(at::kDouble).requires_grad_(true);
+        };
+        const Tensor weight = exact(conv->weight), bias = exact(conv->bias);
+        const Tensor expected =
+            at::conv2d(x.to(at::kDouble), weight, bias, stride, kernel / 2, /*dilation=*/1, groups);
+        const Tensor actual = conv->forward(x);
+        EXPECT_EQ(actual.size(2), conv->side_after(7));
+        expect_near(actual.detach(), expected.detach());
+        actual.sum().backward();
+        expected.sum().backward();
+        expect_near(conv->weight.grad(), weight.grad());
+        expect_near(conv->bias.grad(), bias.grad());
+      }
+    }
+  }
+  EXPECT_THROW(Conv2d(8, 16, 2), c10::Error);
+  EXPECT_THROW(Conv2d(8, 16, 3, 1, 3), c10::Error);
+}
+
+TEST(Conv2dLayer, ANormIsNotFoldedIntoAConvolutionWithABias) {
+  const at::NoGradGuard no_grad;
+  Conv2d conv(8, 16, 3, 1, /*groups=*/2, /*with_bias=*/true);
+  BatchNorm2d norm(16);
+  for (auto& parameter : conv->parameters()) parameter.normal_();
+  for (Tensor each : {norm->weight, norm->bias, norm->running_mean}) each.normal_();
+  norm->running_var.uniform_(0.1, 2);
+  norm->eval();
+  const FoldedNorms folded({{conv.get(), norm.get()}});
+  EXPECT_EQ(FoldedNorms::of(*conv), nullptr);
+  const Tensor x = at::randn({2, 8, 7, 7});
+  expect_near(conv_norm(*conv, *norm, x, {.relu = false}).first,
+              norm->forward(conv->forward(x)).to(at::kDouble));
 }
 
 }  // namespace

@@ -330,8 +330,8 @@ TEST_F(FusedNormCuda, FoldsStridesOfImagesAway) {
                               .requires_grad_(true);
       const Tensor theirs = ours.detach().cpu().to(torch::kDouble).requires_grad_(true);
       const Tensor images = x.to(torch::kCUDA).contiguous(torch::MemoryFormat::ChannelsLast);
-      ASSERT_TRUE(folds_stride(images, ours, 2));
-      const Tensor y = folded_conv2d(images, ours);
+      ASSERT_TRUE(uses_space_to_depth(images, ours, 2));
+      const Tensor y = space_to_depth_conv2d(images, ours);
       const Tensor expected = at::conv2d(x.to(torch::kBFloat16).to(torch::kDouble), theirs, {}, 2, side / 2);
       ASSERT_EQ(y.sizes(), expected.sizes());
       EXPECT_LT(away(y, expected), 1e-2);

@@ -80,12 +80,12 @@ TEST_P(Products, AgreeWithAtenInDoublePrecision) {
       const Tensor expected = exact(a).mm(exact(b)), scale = exact(a).abs().mm(exact(b).abs());
       const Tensor nothing = at::zeros_like(expected);
       Tensor out;
-      ASSERT_NO_THROW(out = product(a, b));
+      ASSERT_NO_THROW(out = gemm(a, b));
       ASSERT_EQ(out.scalar_type(), type);
       expect_rounded("product", out, expected, nothing, scale);
       ASSERT_NO_THROW(out = weight_gradient(a.t(), b));
       expect_rounded("a gradient", out, expected, nothing, scale);
-      ASSERT_NO_THROW(out = product(a, b, bias));
+      ASSERT_NO_THROW(out = gemm(a, b, bias));
       expect_rounded("with a bias", out, expected, exact(bias).expand_as(expected), scale);
       out = matrix(rows, cols, type);
       if (rows == 1) out = out.clone(at::MemoryFormat::Contiguous);  // ATen's addmm_ takes no column as a row
@@ -176,8 +176,8 @@ TEST_P(Products, LinearCanBeDifferentiatedTwice) {
 TEST_P(Products, OfShapesThatDoNotFitAreRefused) {
   const auto type = types().front();
   const auto make = [&](int64_t rows, int64_t cols) { return at::zeros({rows, cols}).to(device(), type); };
-  EXPECT_FALSE(error_of([&] { product(make(8, 16), make(8, 16)); }).empty());
-  EXPECT_FALSE(error_of([&] { product(make(8, 16), make(16, 8), make(1, 16).view({16})); }).empty());
+  EXPECT_FALSE(error_of([&] { gemm(make(8, 16), make(8, 16)); }).empty());
+  EXPECT_FALSE(error_of([&] { gemm(make(8, 16), make(16, 8), make(1, 16).view({16})); }).empty());
   Tensor out = make(16, 16);
   EXPECT_FALSE(error_of([&] { gemm_into(out, make(8, 16), make(16, 8), /*add=*/true); }).empty());
 }

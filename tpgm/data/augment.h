@@ -1,4 +1,5 @@
-// Colours and shapes of training images changed at random, as torchvision changes them with Pillow.
+// Random augmentation of training images: torchvision's ColorJitter and RandAugment, with Pillow's
+// arithmetic.
 #pragma once
 
 #include <torch/arg.h>
@@ -11,8 +12,8 @@
 
 namespace tpgm {
 
-/// torchvision's ColorJitter: each factor from [max(0, 1 - x), 1 + x], the hue from [-hue, hue] of a turn, in
-/// a random order. 0 leaves a property alone.
+/// torchvision's ColorJitter, in a random order: factors are uniform in [max(0, 1 - x), 1 + x], and the hue
+/// is shifted by up to `hue` turns either way. 0 leaves a property as it is.
 struct ColorJitterOptions {
   TORCH_ARG(double, brightness) = 0;
   TORCH_ARG(double, contrast) = 0;
@@ -20,27 +21,29 @@ struct ColorJitterOptions {
   TORCH_ARG(double, hue) = 0;
 };
 
-/// torchvision's RandAugment with its 31 magnitudes. 0 operations leave the image alone.
+/// torchvision's RandAugment with 31 magnitude bins. 0 operations leave the image as it is.
 struct RandAugmentOptions {
   TORCH_ARG(int64_t, num_ops) = 0;
   TORCH_ARG(int64_t, magnitude) = 9;
 };
 
-/// Both throw for options out of range. Images have 3 channels.
+/// Change the image in place. They throw for options out of range and for images without 3 channels.
 void color_jitter(Image& image, const ColorJitterOptions& options, Random& random);
 void rand_augment(Image& image, const RandAugmentOptions& options, Random& random);
 
-/// What these two are made of: what is drawn, and what that does (image_ops.h).
+/// Each of the two first draws its random choices and then applies them (image_ops.h). Tests call the steps
+/// apart.
 
 enum class ColorProperty { kBrightness, kContrast, kSaturation, kHue };
 struct ColorChange {
   ColorProperty property;
-  double factor;  // of kHue the turn
+  double factor;  ///< for kHue the shift in turns
 };
 std::vector<ColorChange> draw_color_jitter(const ColorJitterOptions& options, Random& random);
 void apply(Image& image, const ColorChange& change);
 
-enum class RandAugmentOp {  // in torchvision's order
+/// In torchvision's order.
+enum class RandAugmentOp {
   kIdentity,
   kShearX,
   kShearY,
@@ -67,10 +70,10 @@ struct RandAugmentChange {
 std::vector<RandAugmentChange> draw_rand_augment(const RandAugmentOptions& options, Random& random);
 void apply(Image& image, const RandAugmentChange& change);
 
-/// What the magnitude means to the operation: a slope, pixels, degrees, a factor less 1, bits, or a
-/// threshold.
+/// The argument of the operation for a magnitude: the tangent of a shear, pixels, degrees, a factor minus 1,
+/// bits, or a threshold.
 double rand_augment_amount(RandAugmentOp op, int64_t magnitude, int64_t width, int64_t height);
-/// Whether a random sign goes with the amount.
+/// Whether the amount gets a random sign.
 bool has_sign(RandAugmentOp op);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Every image decoded, every file's content compared.
+// Decodes every image and compares the content of all files.
 #include "tpgm/data/check.h"
 
 #include <ATen/Parallel.h>
@@ -12,25 +12,25 @@
 namespace tpgm {
 namespace {
 
-struct Seen {
+struct FileFacts {
   int32_t width = 0, height = 0;
   size_t bytes = 0, hash = 0;
-  std::string reason;  // why it is bad
+  std::string reason;  // why it cannot be decoded
 };
 
-Seen look(const Samples& samples, int64_t i, int64_t max_pixels) {
-  Seen seen;
+FileFacts inspect(const Samples& samples, int64_t i, int64_t max_pixels) {
+  FileFacts facts;
   try {
     const std::string bytes = samples.read(i);
-    seen.bytes = bytes.size();
-    seen.hash = std::hash<std::string_view>()(bytes);
+    facts.bytes = bytes.size();
+    facts.hash = std::hash<std::string_view>()(bytes);
     const Image image = EncodedImage(bytes, max_pixels).decode();
-    seen.width = static_cast<int32_t>(image.width);
-    seen.height = static_cast<int32_t>(image.height);
+    facts.width = static_cast<int32_t>(image.width);
+    facts.height = static_cast<int32_t>(image.height);
   } catch (const Malformed& malformed) {
-    seen.reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
+    facts.reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
   }
-  return seen;
+  return facts;
 }
 
 struct Place {
@@ -38,7 +38,7 @@ struct Place {
   int64_t index;
 };
 
-// Equal hashes are not yet equal files.
+// Files with equal hashes may still differ.
 bool same_bytes(const Place& a, const Place& b) {
   try {
     return a.samples->read(a.index) == b.samples->read(b.index);
@@ -58,10 +58,10 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
   DatasetReport report;
   std::unordered_map<size_t, std::vector<Place>> by_hash;  // one place for each content
   for (const auto& part : parts) {
-    std::vector<Seen> seen(static_cast<size_t>(part->size()));
+    std::vector<FileFacts> files(static_cast<size_t>(part->size()));
     at::parallel_for(0, part->size(), 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        seen[static_cast<size_t>(i)] = look(*part, i, max_pixels);
+        files[static_cast<size_t>(i)] = inspect(*part, i, max_pixels);
         if (progress) progress(1);
       }
     });
@@ -70,7 +70,7 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
     about.images = part->size();
     about.per_class.resize(data.classes().size());
     for (int64_t i = 0; i < part->size(); ++i) {
-      const Seen& encoded = seen[static_cast<size_t>(i)];
+      const FileFacts& encoded = files[static_cast<size_t>(i)];
       if (part->label(i) >= 0) ++about.per_class[static_cast<size_t>(part->label(i))];
       about.bytes += static_cast<int64_t>(encoded.bytes);
       if (!encoded.reason.empty()) {
@@ -98,15 +98,15 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
 }
 
 std::vector<std::string> unused_labels(const Dataset& data) {
-  std::vector<bool> seen(data.classes().size());
+  std::vector<bool> used(data.classes().size());
   for (const auto& part : data.parts()) {
     for (const auto label : part->labels()) {
-      if (label >= 0) seen[static_cast<size_t>(label)] = true;
+      if (label >= 0) used[static_cast<size_t>(label)] = true;
     }
   }
   std::vector<std::string> missing;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (!used[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
   }
   return missing;
 }

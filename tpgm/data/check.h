@@ -1,4 +1,4 @@
-// What is in a data set, and what is wrong with it.
+// Checks a data set: counts its images, and finds files that cannot be decoded and files with equal bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,35 @@ struct PartReport {
   std::string title;
   int64_t images = 0, bytes = 0;
   std::vector<int64_t> per_class;        ///< for each class of the data set
-  std::vector<int64_t> widths, heights;  ///< of the readable ones, sorted
+  std::vector<int64_t> widths, heights;  ///< of the images that can be decoded, sorted
 };
 
 /// Two files with the same bytes.
 struct Twins {
-  std::string first, second;  ///< where they are
-  bool apart = false;         ///< in two parts of the data set
-  bool relabelled = false;    ///< and with two labels
+  std::string first, second;  ///< their places (Samples::place())
+  bool apart = false;         ///< they are in different parts of the data set
+  bool relabelled = false;    ///< they have different labels
 };
 
 struct DatasetReport {
   std::vector<PartReport> parts;
-  std::vector<BadImage> unreadable;  ///< by part and position
-  std::vector<Twins> twins;          ///< by part and position of the second; each names the first of its kind
+  std::vector<BadImage> unreadable;  ///< ordered by part and position
+  /// Ordered by part and position of the second file. Of several equal files, each is paired with the first.
+  std::vector<Twins> twins;
 
   int64_t twins_apart() const;
-  /// Nothing unreadable, and no image in two parts: neither train and test nor two domains may share one.
+  /// True if every image can be decoded and no image is in two parts: splits and domains must not share
+  /// images.
   bool fine() const { return unreadable.empty() && twins_apart() == 0; }
 };
 
-/// Reads and decodes every image of `parts`, on all of LibTorch's threads. `progress` is told 1 for each.
+/// Reads and decodes every image of `parts`, with all threads of LibTorch. Calls `progress(1)` after each
+/// image.
 DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part>& parts,
                             int64_t max_pixels = kMaxPixels,
                             const std::function<void(size_t)>& progress = {});
 
-/// Labels that no image of any part has and that have no name: the labels are wrong.
+/// Classes without a name and without an image in any part: a sign of wrong labels.
 std::vector<std::string> unused_labels(const Dataset& data);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Class names in order, and how the classes of one data set are found among those of another.
+// Ordered lists of class names, and matching the classes of one data set to those of another.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,22 @@
 
 namespace tpgm {
 
-/// Names, one a line; of a folder, its class folders. Throws c10::Error.
+/// Reads one name per line; of a folder it takes the names of its class folders. Throws c10::Error.
 std::vector<std::string> load_class_list(const std::filesystem::path& path);
 
-/// What load_class_list reads.
+/// Writes a file that load_class_list() reads.
 void save_class_list(const std::vector<std::string>& names, const std::filesystem::path& path);
 
-/// classes.txt or classnames.txt in the folder of `file`, or nothing.
+/// The names in classes.txt or classnames.txt in the folder of `file`; empty if there is neither.
 std::vector<std::string> class_list_beside(const std::filesystem::path& file);
 
 /// Throws, naming `where`, if a name occurs twice.
 void check_different(std::vector<std::string> names, const std::string& where);
 
-/// Labels of `samples` become those of `classes`, matched by name: ImageNet-R's 200 folders among ImageNet's
-/// 1000. Classes that are all numbers, where `classes` are not, are positions: ImageNet-V2's folders. Throws
-/// c10::Error for a class that is not there.
+/// Changes the labels of `samples` to positions in `classes`, which it matches by name, such as the 200
+/// folders of ImageNet-R among the 1000 of ImageNet. If all classes of `samples` are numbers and `classes`
+/// are not, as the folders of ImageNet-V2, the numbers are positions. Throws c10::Error for a class that is
+/// not in `classes`.
 void match_classes(Samples& samples, const std::vector<std::string>& classes);
 
 }  // namespace tpgm

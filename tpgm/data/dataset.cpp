@@ -1,4 +1,4 @@
-// What kind of data set lies somewhere, and its classes.
+// Finds out of which type a data set is, and joins the classes of its parts.
 #include "tpgm/data/dataset.h"
 
 #include <c10/util/Exception.h>
@@ -24,7 +24,7 @@ namespace tpgm {
 
 struct FoundParts {
   std::vector<Samples> parts;
-  bool lists = false;                // each with classes of its own by position, which have to be joined
+  bool lists = false;                // parts are lists: their classes are positions, and have to be joined
   std::vector<std::string> classes;  // of classes.txt
   std::vector<std::string> notes;
 };
@@ -68,7 +68,8 @@ Found from_folder(const fs::path& folder) {
     if (path.extension() == ".tar") tars.push_back(path);
     const bool is_class_list = name == "classes.txt" || name == "classnames.txt";
     if (path.extension() != ".txt" || is_class_list) continue;
-    // What is called real_train.txt is meant to be a list, and is read to say what is wrong with it.
+    // A file called real_train.txt is meant to be a list: it is read even if its first line is wrong, so that
+    // the error names the line.
     Samples named;
     set_part_of_file(named, path.stem().string());
     if (is_image_list(path) || !named.split.empty()) lists.push_back(path);
@@ -79,7 +80,7 @@ Found from_folder(const fs::path& folder) {
   Found found = from_shards(tars);
   if (lists.empty() && folders == 0) return found;
   const std::string first = printable(tars.front().filename().string());
-  if (found.classes.empty() && folders > 0) {  // an archive that was left where it was unpacked
+  if (found.classes.empty() && folders > 0) {  // an archive beside the folders unpacked from it
     Found unpacked = lists.empty() ? from_folders(folder) : from_lists(lists);
     unpacked.notes.insert(
         unpacked.notes.begin(),
@@ -92,7 +93,7 @@ Found from_folder(const fs::path& folder) {
   return found;
 }
 
-// An image by itself.
+// A single image.
 Found from_image(const fs::path& file) {
   Found found;
   auto& part = found.parts.emplace_back();
@@ -102,7 +103,7 @@ Found from_image(const fs::path& file) {
   return found;
 }
 
-Found look(const std::string& where) {
+Found find_parts(const std::string& where) {
   std::error_code ignored;
   if (where.find('{') != std::string::npos && !fs::exists(where, ignored))
     return from_shards(expand_braces(where));
@@ -118,7 +119,8 @@ Found look(const std::string& where) {
   return ending == ".tar" || ending == ".gz" || ending == ".tgz" ? from_shards({where}) : from_lists({where});
 }
 
-// Of parts whose labels are positions: the longest list, in which a name beats a number.
+// The classes of parts whose labels are positions: those of the longest part. A name takes precedence over a
+// number.
 std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
   std::vector<std::string> classes;
   for (const auto& part : parts) {
@@ -135,7 +137,8 @@ std::vector<std::string> join_positions(const std::vector<Samples>& parts) {
   return classes;
 }
 
-// Numbers beside names are positions (match_classes), and no classes of their own.
+// Parts whose classes are numbers add no classes if others have names: their numbers are positions
+// (match_classes()).
 std::vector<std::string> join_names(const std::vector<Samples>& parts) {
   std::set<std::string> names;
   for (const auto& part : parts) {
@@ -155,7 +158,7 @@ bool any_known(const Samples& part, const std::vector<std::string>& classes) {
                      [&](const auto& name) { return known.contains(name); });
 }
 
-// Folders and a list of classes beside them may both name a number.
+// The folders of a list's images and the list of classes beside it may give one label different names.
 void check_names(const Samples& part, const std::vector<std::string>& classes) {
   std::map<std::string, size_t> listed;
   for (size_t i = 0; i < classes.size(); ++i) listed.emplace(classes[i], i);
@@ -174,7 +177,7 @@ void use_positions(Samples& part, const std::vector<std::string>& classes) {
   part.classes = classes;
 }
 
-// A folder has no name to be called by if it is the data set itself.
+// A part that is the whole data set has no name yet: it takes that of its folder.
 void name_part(Samples& part, const std::string& where) {
   if (!part.title().empty()) return;
   fs::path path = fs::absolute(where).lexically_normal();
@@ -186,7 +189,7 @@ void name_part(Samples& part, const std::string& where) {
 }  // namespace
 
 Dataset::Dataset(const std::string& where, const DatasetOptions& options)
-    : Dataset(where, std::make_shared<const Found>(look(where)), options.classes()) {}
+    : Dataset(where, std::make_shared<const Found>(find_parts(where)), options.classes()) {}
 
 Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
                  const std::vector<std::string>& classes) try

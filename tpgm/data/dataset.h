@@ -1,4 +1,4 @@
-// A data set: named parts, one list of classes.
+// A data set: named parts (domains and splits) with one list of classes.
 #pragma once
 
 #include <torch/arg.h>
@@ -13,11 +13,11 @@
 namespace tpgm {
 
 struct DatasetOptions {
-  /// The classes in the order a model knows them; empty: as the data set has them.
+  /// The classes in the order of a model's outputs; empty: the classes of the data set.
   TORCH_ARG(std::vector<std::string>, classes);
 };
 
-/// Which split of a domain a name without one stands for.
+/// What a part is for: decides which split a domain's name without a split stands for (Dataset::part()).
 enum class Role { kTrain, kTest };
 
 struct FoundParts;
@@ -26,37 +26,37 @@ class Dataset {
  public:
   using Part = std::shared_ptr<const Samples>;
 
-  /// `where` is a folder of class folders (image_folder.h), of list files (image_list.h) or of tar shards
-  /// (tar_shards.h), one list, tar or image, or a pattern of tars ("train-{000..146}.tar"). In a folder
-  /// labelled tars come before lists, and lists before folders, since lists often lie beside the folders they
-  /// choose from.
+  /// `where` is a folder of class folders (sources/folder.h), of list files (sources/list.h) or of tar shards
+  /// (sources/tar.h); or a single list, tar or image; or a pattern of tars ("train-{000..146}.tar"). If a
+  /// folder has several of these, labelled tars take precedence over lists, and lists over folders, since
+  /// lists often lie beside the folders whose images they name.
   ///
-  /// Class lists of all parts are joined: names by name, sorted; numbers of list files are positions, and
-  /// lists that give one number two names are an error, as is all else that cannot be read.
+  /// The classes of all parts are joined: named classes are sorted; in list files, a label is a position.
+  /// Throws if two lists give one label different names, and for all that cannot be read.
   explicit Dataset(const std::string& where, const DatasetOptions& options = {});
 
-  /// The same with the classes in this order, as if it were opened with them; nothing is read again.
+  /// This data set as if it were opened with these classes. Reads nothing again.
   Dataset with_classes(const std::vector<std::string>& classes) const;
 
   const std::string& where() const { return where_; }
   const std::vector<std::string>& classes() const { return classes_; }
   const std::vector<Part>& parts() const { return parts_; }
-  /// For the user to read: what was found and not taken.
+  /// Notes for the user: what was found and left out.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  /// "real": that domain's only part, or of several splits the one for the role (train; test, else val,
-  /// else validation). "real/test": exactly that one. A name that is not there is an error with the nearest.
+  /// "real/test" is exactly that part. "real" is the domain's only part, or its split for the role: train, or
+  /// the first of test, val and validation. Throws for an unknown name, and suggests the nearest.
   Part part(const std::string& name, Role role) const;
-  /// The same, or nothing.
+  /// The part with this domain and split; null if there is none.
   Part find(const std::string& domain, const std::string& split) const;
-  /// "real/train, real/test, sketch", as part() takes them.
+  /// The names of all parts, as part() takes them: "real/train", "real/test", "sketch".
   std::vector<std::string> titles() const;
 
  private:
   Dataset(std::string where, std::shared_ptr<const FoundParts> found,
           const std::vector<std::string>& classes);
 
-  std::shared_ptr<const FoundParts> found_;  // as they are on the disk, with classes of their own
+  std::shared_ptr<const FoundParts> found_;  // as they are on the disk, each with its own classes
   std::string where_;
   std::vector<std::string> classes_;
   std::vector<Part> parts_;

@@ -24,7 +24,7 @@ struct Image {
   const uint8_t* row(int64_t y) const { return pixels.data() + y * width * channels; }
 };
 
-/// As Pillow's convert("L") weighs red, green and blue.
+/// The grey value of an RGB pixel, with the weights of Pillow's convert("L").
 inline uint8_t grey(const uint8_t* rgb) {
   return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
 }

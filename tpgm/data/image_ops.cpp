@@ -24,7 +24,7 @@ using Table = std::array<uint8_t, 256>;
 using Tables = std::array<Table, 3>;
 using Histograms = std::array<std::array<int64_t, 256>, 3>;
 
-void check(const Image& image, const char* call) {
+void check_rgb(const Image& image, const char* call) {
   TORCH_CHECK(image.channels == 3, "[", call, "] the image has ", image.channels,
               " channels, it takes 3; convert it to RGB");
 }
@@ -155,12 +155,12 @@ void warp(Image& image, const std::array<double, 6>& matrix) {
 }  // namespace
 
 void adjust_brightness(Image& image, double factor) {
-  check(image, "adjust_brightness");
+  check_rgb(image, "adjust_brightness");
   look_up(image, table_of([&](int i) { return blend(0, i, static_cast<float>(factor)); }));
 }
 
 void adjust_contrast(Image& image, double factor) {
-  check(image, "adjust_contrast");
+  check_rgb(image, "adjust_contrast");
   int64_t sum = 0;
   const uint8_t* const end = image.pixels.data() + image.pixels.size();
   for (const uint8_t* pixel = image.pixels.data(); pixel != end; pixel += 3) sum += grey(pixel);
@@ -170,7 +170,7 @@ void adjust_contrast(Image& image, double factor) {
 }
 
 void adjust_saturation(Image& image, double factor) {
-  check(image, "adjust_saturation");
+  check_rgb(image, "adjust_saturation");
   uint8_t* const end = image.pixels.data() + image.pixels.size();
   for (uint8_t* pixel = image.pixels.data(); pixel != end; pixel += 3) {
     const int from = grey(pixel);
@@ -179,7 +179,7 @@ void adjust_saturation(Image& image, double factor) {
 }
 
 void adjust_sharpness(Image& image, double factor) {
-  check(image, "adjust_sharpness");
+  check_rgb(image, "adjust_sharpness");
   const Image original = image;
   const int64_t last = 3 * (image.width - 1);
   for (int64_t y = 1; y < image.height - 1; ++y) {  // the border stays as it is
@@ -194,7 +194,7 @@ void adjust_sharpness(Image& image, double factor) {
 }
 
 void adjust_hue(Image& image, double turn) {
-  check(image, "adjust_hue");
+  check_rgb(image, "adjust_hue");
   TORCH_CHECK(turn >= -0.5 && turn <= 0.5, "[adjust_hue] a turn of ", turn, "; choose one from -0.5 to 0.5");
   const int shift = static_cast<int>(turn * 255);
   const size_t count = image.pixels.size() / 3;
@@ -213,47 +213,47 @@ void adjust_hue(Image& image, double turn) {
 }
 
 void posterize(Image& image, int64_t bits) {
-  check(image, "posterize");
+  check_rgb(image, "posterize");
   TORCH_CHECK(bits >= 1 && bits <= 8, "[posterize] ", bits, " bits; choose from 1 to 8");
   const int mask = 0xff00 >> bits;
   look_up(image, table_of([&](int i) { return static_cast<uint8_t>(i & mask); }));
 }
 
 void solarize(Image& image, double threshold) {
-  check(image, "solarize");
+  check_rgb(image, "solarize");
   look_up(image, table_of([&](int i) { return static_cast<uint8_t>(i < threshold ? i : 255 - i); }));
 }
 
 void autocontrast(Image& image) {
-  check(image, "autocontrast");
+  check_rgb(image, "autocontrast");
   const Histograms counts = histograms(image);
   look_up(image, {stretched(counts[0]), stretched(counts[1]), stretched(counts[2])});
 }
 
 void equalize(Image& image) {
-  check(image, "equalize");
+  check_rgb(image, "equalize");
   const Histograms counts = histograms(image);
   look_up(image, {flattened(counts[0]), flattened(counts[1]), flattened(counts[2])});
 }
 
-void shear_x(Image& image, double slope) {
-  check(image, "shear_x");
-  warp(image, {1, slope, 0, 0, 1, 0});
+void shear_x(Image& image, double tangent) {
+  check_rgb(image, "shear_x");
+  warp(image, {1, tangent, 0, 0, 1, 0});
 }
 
-void shear_y(Image& image, double slope) {
-  check(image, "shear_y");
-  warp(image, {1, 0, 0, slope, 1, 0});
+void shear_y(Image& image, double tangent) {
+  check_rgb(image, "shear_y");
+  warp(image, {1, 0, 0, tangent, 1, 0});
 }
 
 void translate(Image& image, int64_t right, int64_t down) {
-  check(image, "translate");
+  check_rgb(image, "translate");
   right = std::clamp(right, -image.width, image.width), down = std::clamp(down, -image.height, image.height);
   warp(image, {1, 0, -static_cast<double>(right), 0, 1, -static_cast<double>(down)});
 }
 
 void rotate(Image& image, double degrees) {
-  check(image, "rotate");
+  check_rgb(image, "rotate");
   // Pillow rounds so that quarter turns are exact.
   const auto rounded = [](double x) { return std::round(x * 1e15) / 1e15; };
   const double angle = degrees / 180 * std::numbers::pi;

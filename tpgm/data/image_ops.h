@@ -1,4 +1,4 @@
-// Changes of images' colours and shapes, with Pillow's arithmetic: the bytes are those of torchvision's
+// The image operations of augmentation, with Pillow's arithmetic: they give the same bytes as torchvision's
 // functions of the same names on a PIL image.
 #pragma once
 
@@ -8,32 +8,34 @@
 
 namespace tpgm {
 
-/// All change the image in place. They throw for one that has not 3 channels.
+/// All functions change the image in place, and throw unless it has 3 channels.
 
-/// At a factor of 0 black, grey, grey, or smooth; 1 leaves the image as it is; above, the difference is
-/// extrapolated. The grey of adjust_contrast is the mean of the whole image.
+/// Blend the image with a degenerate one: black (brightness), the mean grey of the image (contrast), the
+/// image in grey (saturation), or smoothed (sharpness). Factor 0 gives the degenerate image, 1 the image
+/// itself, and more than 1 extrapolates.
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 void adjust_sharpness(Image& image, double factor);
-/// Turns the hue by `turn` ∈ [-0.5, 0.5] of the circle, which torchvision calls hue_factor. Hue, saturation
-/// and value are 8 bits each on the way, so that 0 is not quite the identity.
+/// Shifts the hue by `turn` ∈ [-0.5, 0.5] of the colour circle (torchvision's hue_factor). Hue, saturation
+/// and value are rounded to 8 bits on the way, so 0 is not quite the identity.
 void adjust_hue(Image& image, double turn);
 
 /// Keeps the upper `bits` ∈ [1, 8] of each value.
 void posterize(Image& image, int64_t bits);
-/// Inverts values from `threshold` on.
+/// Inverts the values that are at least `threshold`.
 void solarize(Image& image, double threshold);
 /// Stretches each channel's values to 0..255.
 void autocontrast(Image& image);
-/// Makes each channel's histogram as flat as a map of values can.
+/// Equalizes the histogram of each channel.
 void equalize(Image& image);
 
-/// The nearest pixel, and black from outside. A shear moves by `slope` pixels per row (x, to the left further
-/// down) or per column (y, upwards further right), about the top left corner; a rotation is counter-clockwise
-/// about the centre.
-void shear_x(Image& image, double slope);
-void shear_y(Image& image, double slope);
+/// Move pixels with nearest-neighbour sampling, and fill with black. A shear keeps the top left corner in
+/// place: shear_x moves each row `tangent` pixels further to the left than the row above it, shear_y each
+/// column `tangent` pixels further up than the column to its left. A rotation is counter-clockwise about the
+/// centre.
+void shear_x(Image& image, double tangent);
+void shear_y(Image& image, double tangent);
 void translate(Image& image, int64_t right, int64_t down);
 void rotate(Image& image, double degrees);
 

@@ -1,4 +1,4 @@
-// Batches of images, made by threads ahead of time, the same on every run.
+// Loads batches of images: worker threads decode ahead, and batches are the same in every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,7 @@ namespace tpgm {
 
 enum class OnBadImage {
   kError,  // next() throws, naming the file
-  kSkip,   // the batch has one image less; see Loader::skipped()
+  kSkip,   // leaves the image out of its batch; see Loader::skipped()
 };
 
 template <>
@@ -30,29 +30,29 @@ struct Words<OnBadImage> {
                                                                {OnBadImage::kSkip, "skip"}};
 };
 
-/// Training images change from epoch to epoch; all others are the same each time.
+/// How an image becomes the model's input: random for training, always the same for evaluation.
 using View = std::variant<EvalViewOptions, TrainViewOptions>;
 
 struct LoaderOptions {
   using Triple = std::array<double, 3>;
   TORCH_ARG(int64_t, batch_size) = 64;
-  /// Threads. They change how fast batches come, and nothing else.
+  /// Number of threads. The batches do not depend on it.
   TORCH_ARG(int64_t, workers) = 2;
-  /// Batches that may be ready or in the making; memory is bounded by them, whatever the number of images.
+  /// How many batches may be ready or in preparation; this bounds the memory.
   TORCH_ARG(int64_t, queue) = 4;
-  /// A new order every epoch.
+  /// Shuffle the images anew in every epoch.
   TORCH_ARG(bool, shuffle) = false;
-  /// Leave out a last batch that is not full.
+  /// Leave out the last batch of an epoch if it is not full.
   TORCH_ARG(bool, drop_last) = false;
   TORCH_ARG(uint64_t, seed) = 0;
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
-  /// Of pixels in 0..1.
+  /// Normalisation of pixels, which are in 0..1.
   TORCH_ARG(Triple, mean) = { 0.485, 0.456, 0.406 };
   TORCH_ARG(Triple, std) = { 0.229, 0.224, 0.225 };
-  /// 3, or 1 for grey as Pillow's convert("L") has it, with the means of `mean` and `std`.
+  /// 3, or 1 for grey (Pillow's convert("L")), which is normalised with the average of `mean` and of `std`.
   TORCH_ARG(int64_t, channels) = 3;
-  /// Bytes of decoded images to keep for the next epoch; those that do not fit are decoded each time. With
-  /// a cache images are decoded whole, so Decode::kFast has no effect.
+  /// Bytes of decoded images to keep for the next epoch; 0: none. Images that do not fit are decoded every
+  /// time. With a cache whole images are decoded, and Decode::kFast has no effect.
   TORCH_ARG(int64_t, cache) = 0;
   TORCH_ARG(OnBadImage, on_bad_image) = OnBadImage::kError;
   TORCH_ARG(int64_t, max_pixels) = kMaxPixels;
@@ -60,7 +60,7 @@ struct LoaderOptions {
 
 struct Batch {
   at::Tensor images;             ///< [n, channels, size, size], float32, channels-last, normalised
-  at::Tensor labels;             ///< [n], int64; -1 where there is none
+  at::Tensor labels;             ///< [n], int64; -1 for an image without a label
   std::vector<int64_t> indices;  ///< positions in the subset's samples
 };
 
@@ -70,30 +70,32 @@ struct BadImage {
   std::string place, reason;
 };
 
-/// A batch is a function of (seed, epoch, number of the batch), the subset, the view and the options that say
-/// what is in it: not of the workers, the queue, or what was read before.
+/// A batch is a function of the seed, the epoch, its number, the subset, the view and the options that change
+/// its content. The number of workers, the queue and the batches read before do not change it.
 ///
-/// On CUDA, bytes travel from pinned memory on a stream of their own while the device is busy, and become
-/// numbers there; the current stream of the caller waits for them, the caller does not.
+/// On CUDA the loader copies bytes from pinned memory on its own stream while the device computes, and
+/// normalises them on the device. The caller's current stream waits for the copy; the calling thread does
+/// not.
 ///
-/// Calls come from one thread. Destruction waits for images that are being decoded.
+/// All calls must come from one thread. The destructor waits for images that are being decoded.
 class Loader {
  public:
-  /// Throws for options that make no sense and for an empty subset.
+  /// Throws for options out of range and for an empty subset.
   Loader(SampleSubset subset, View view, const LoaderOptions& options);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Of an epoch.
+  /// Number of batches in an epoch.
   int64_t batches() const;
-  /// Begins an epoch, at any batch of it: what comes before is not read. Ends the one that is under way.
+  /// Begins an epoch at `first_batch`, without reading the batches before it. An epoch that is under way
+  /// ends.
   void start(int64_t epoch, int64_t first_batch = 0);
-  /// The next batch; nothing at the end of the epoch. Throws the first error of the batch, by position in it;
-  /// the epoch is over then.
+  /// The next batch; nothing at the end of the epoch. Throws the error of the first bad image in the batch,
+  /// which ends the epoch.
   std::optional<Batch> next();
 
-  /// Each bad image once, in the order they were met.
+  /// The images left out so far, each once, in the order in which the loader met them.
   const std::vector<BadImage>& skipped() const;
   const SampleSubset& subset() const;
 

@@ -1,4 +1,4 @@
-// What the loader holds: decoded images, and memory for batches.
+// The memory of the loader: a cache of decoded images, and buffers for batches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +14,7 @@
 
 namespace tpgm {
 
-/// Decoded images within a limit of bytes.
+/// Keeps decoded images up to a limit of bytes. Thread-safe.
 class ImageCache {
  public:
   ImageCache(int64_t limit, int64_t images)
@@ -39,7 +39,7 @@ class ImageCache {
   std::vector<std::shared_ptr<const Image>> images_;
 };
 
-/// Memory for the images of a batch, reused once it has no other reader.
+/// Tensors for the images of a batch, which are reused when nothing else refers to them.
 class BatchBuffers {
  public:
   BatchBuffers(at::IntArrayRef shape, at::TensorOptions options, size_t most)
@@ -53,10 +53,10 @@ class BatchBuffers {
         return each.tensor;
       }
     }
-    if (buffers_.size() == most_) buffers_.pop_front();  // somebody keeps what he got
+    if (buffers_.size() == most_) buffers_.pop_front();  // its user still holds it
     return buffers_.emplace_back(Buffer{at::empty(shape_, options_), {}}).tensor;
   }
-  /// The device reads it until `copied`.
+  /// `tensor` is not reused before the event `copied`, until which the device reads it.
   void in_use(const at::Tensor& tensor, std::shared_ptr<c10::Event> copied) {
     for (auto& each : buffers_) {
       if (each.tensor.is_alias_of(tensor)) each.copied = copied;

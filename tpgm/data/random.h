@@ -1,5 +1,5 @@
-// Random numbers that are a function of what they are for: the same on every machine, in any order, on any
-// thread.
+// Random numbers that are a function of seed, epoch, index and purpose: the same on every machine, in any
+// order and on any thread.
 #pragma once
 
 #include <ATen/core/PhiloxRNGEngine.h>
@@ -11,23 +11,22 @@
 
 namespace tpgm {
 
-/// A stream of its own for every (seed, epoch, index): what is drawn for one image says nothing about, and
-/// does not wait for, another. The standard library's distributions differ between implementations, so they
-/// are written out here.
+/// An independent stream of random numbers for every (seed, epoch, index), such as one image in one epoch.
+/// The distributions of the standard library differ between implementations, so they are written out here.
 class Random {
  public:
-  /// epoch < 2^24, index < 2^40; `purpose` keeps apart streams for different uses of the same index.
+  /// epoch < 2^24, index < 2^40. Different uses of the same index need different values of `purpose`.
   Random(uint64_t seed, uint64_t epoch, uint64_t index, uint64_t purpose = 0)
       : engine_(mixed(seed + 0x9e3779b97f4a7c15ULL * purpose), (epoch << 40) | index) {}
 
   uint32_t bits() { return engine_(); }
-  /// In [0, 1), in steps of 2^-53.
+  /// Uniform in [0, 1), in steps of 2^-53.
   double uniform() {
     const uint64_t high = bits() >> 5, low = bits() >> 6;
     return static_cast<double>((high << 26) | low) * 0x1p-53;
   }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  /// In [0, count), all equally likely; count from 1 to 2^53.
+  /// Uniform in 0, …, count - 1; count is from 1 to 2^53.
   int64_t integer(int64_t count) { return static_cast<int64_t>(uniform() * static_cast<double>(count)); }
   double normal() {
     const double radius = std::sqrt(-2 * std::log(1 - uniform()));
@@ -46,7 +45,7 @@ class Random {
   }
 
  private:
-  // Neighbouring seeds should have nothing in common (splitmix64).
+  // splitmix64: neighbouring seeds give unrelated keys.
   static uint64_t mixed(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

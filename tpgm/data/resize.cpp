@@ -1,10 +1,12 @@
-// LibTorch's antialiased resizing of bytes.
+// Resizes 8-bit images with the antialiased kernels of LibTorch.
 #include "tpgm/data/resize.h"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
 #include <ATen/ops/_upsample_bilinear2d_aa.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/util/Exception.h>
 
 namespace tpgm {

@@ -1,4 +1,4 @@
-// Resizing as Pillow and torchvision do it.
+// Resizes images as Pillow and torchvision do.
 #pragma once
 
 #include <utility>
@@ -16,9 +16,9 @@ struct Words<Interpolation> {
                                                                   {Interpolation::kBilinear, "bilinear"}};
 };
 
-/// With antialiasing: within one grey level of Pillow's Image.resize, as long as that works on rows first.
-/// Version 13 takes the columns first where that is less work, and then rounds otherwise: a fifth of the
-/// values differ by one level, a few by several.
+/// Resizes with antialiasing. The result is within one grey level of Pillow's Image.resize if Pillow resizes
+/// rows first. Pillow 13 resizes columns first where that is less work, and rounds differently then: a fifth
+/// of the values differ by one level, and a few by more.
 Image resize(const Image& image, int64_t width, int64_t height, Interpolation interpolation);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Images apart: for training, for the radii, for selection, for testing; none in two of them.
+// Splits a data set into disjoint subsets: for training, for the radii, for model selection and for testing.
 #pragma once
 
 #include <torch/arg.h>
@@ -11,14 +11,14 @@
 
 namespace tpgm {
 
-/// Images of one part, in the order they are used when nobody shuffles.
+/// Images of one part, in the order in which a loader without shuffling reads them.
 struct SampleSubset {
   Dataset::Part samples;
   std::vector<int64_t> indices;
 
   int64_t size() const { return static_cast<int64_t>(indices.size()); }
 };
-/// All of a part.
+/// All images of a part.
 SampleSubset all_of(Dataset::Part samples);
 
 /// That fraction of each class of `subset`, at least one image of each, chosen by the seed. What split() did
@@ -26,9 +26,11 @@ SampleSubset all_of(Dataset::Part samples);
 SampleSubset thinned(SampleSubset subset, double fraction, uint64_t seed);
 
 struct SplitOptions {
-  /// Of each class, how much is used at all: 0.1 for the paper's small setting. At least one image.
+  /// The share of each class that is used at all, at least one image: 0.1 in the paper's setting with few
+  /// images.
   TORCH_ARG(double, fraction) = 1;
-  /// Of what is used, shares that are held out. Whatever is left is for training: at least one of each class.
+  /// The shares of the used images that are held out. The rest is for training, at least one image of each
+  /// class.
   TORCH_ARG(double, radius) = 0.1;
   TORCH_ARG(double, selection) = 0.1;
   TORCH_ARG(double, test) = 0;
@@ -39,21 +41,22 @@ struct Split {
   SampleSubset train, radius, selection, test;
 };
 
-/// Stratified: each class is shuffled by the seed and cut by the shares, whose rounding evens out over the
-/// classes. Each part is in the order of the samples. A function of labels and options alone.
+/// A stratified split: each class is shuffled by the seed and cut by the shares; rounding errors even out
+/// over the classes. Each subset keeps the order of the samples. The split is a function of the labels and
+/// the options.
 Split split(const Dataset::Part& samples, const SplitOptions& options);
 
-/// What an experiment needs.
+/// The images of an experiment.
 struct TaskData {
   SampleSubset train, radius, selection;
-  std::vector<std::pair<std::string, SampleSubset>> tests;  // by the names they were asked for by
-  /// How each came about, for the log: "radius: 10 % held out of real/train, 12065 images".
+  std::vector<std::pair<std::string, SampleSubset>> tests;  ///< with the names they were requested by
+  /// Where each subset comes from, for the log: "radius: 10 % held out of real/train, 12065 images".
   std::vector<std::string> notes;
 };
 
-/// From the data set's own splits where it has them: DOMAIN/train, DOMAIN/radius, DOMAIN/selection,
-/// DOMAIN/test. What is missing is held out from the training domain by `options`, a test of the training
-/// domain too (a share of options.test, or 0.2 if that is 0). Throws if a file is in two of them.
+/// Uses the data set's own splits if it has them: DOMAIN/train, DOMAIN/radius, DOMAIN/selection and
+/// DOMAIN/test. Missing splits of the training domain are held out from its training images by `options`; a
+/// test split gets the share options.test, or 0.2 if that is 0. Throws if a file is in two of the subsets.
 TaskData make_task(const Dataset& data, const std::string& train, const std::vector<std::string>& tests,
                    const SplitOptions& options);
 

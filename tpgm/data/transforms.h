@@ -1,4 +1,4 @@
-// From an image in a file to the square that a model sees.
+// The transforms from an encoded image to the square input of a model, as in torchvision and timm.
 #pragma once
 
 #include <torch/arg.h>
@@ -16,7 +16,7 @@ namespace tpgm {
 
 enum class Decode {
   kExact,  // Pillow's pixels
-  kFast,   // Image::decode_fast
+  kFast,   // EncodedImage::decode_fast()
 };
 
 template <>
@@ -28,7 +28,7 @@ struct Words<Decode> {
 /// torchvision's Resize(floor(image_size / crop_pct)) of the shorter side and CenterCrop(image_size).
 struct EvalViewOptions {
   TORCH_ARG(int64_t, image_size) = 224;
-  /// timm's word: the part of the resized image's shorter side that is kept. 1 for CLIP.
+  /// As in timm: the share of the resized image's shorter side that is kept. 1 for CLIP.
   TORCH_ARG(double, crop_pct) = 0.875;
   TORCH_ARG(Interpolation, interpolation) = Interpolation::kBicubic;
   TORCH_ARG(Decode, decode) = Decode::kExact;
@@ -38,11 +38,11 @@ struct EvalViewOptions {
 struct TrainViewOptions {
   using Range = std::array<double, 2>;
   TORCH_ARG(int64_t, image_size) = 224;
-  /// Of the image's area.
+  /// Area of the crop / area of the image.
   TORCH_ARG(Range, scale) = { 0.08, 1 };
-  /// Width / height of the crop, uniform in its logarithm.
+  /// Width / height of the crop; its logarithm is uniform.
   TORCH_ARG(Range, ratio) = { 3.0 / 4, 4.0 / 3 };
-  /// Probability.
+  /// Probability of a horizontal flip.
   TORCH_ARG(double, hflip) = 0.5;
   TORCH_ARG(ColorJitterOptions, color_jitter);
   TORCH_ARG(RandAugmentOptions, rand_augment);
@@ -50,11 +50,13 @@ struct TrainViewOptions {
   TORCH_ARG(Decode, decode) = Decode::kFast;
 };
 
-/// image_size × image_size × 3. Of an image smaller than the crop the rest is black.
+/// Return image_size × image_size × 3 pixels. eval_view() pads an image that is smaller than the crop with
+/// black.
 Image eval_view(EncodedImage& encoded, const EvalViewOptions& options);
 Image train_view(EncodedImage& encoded, const TrainViewOptions& options, Random& random);
 
-/// Where RandomResizedCrop looks: ten tries, then the largest central crop within `ratio`.
+/// The crop of RandomResizedCrop: the first of ten random boxes that fits, else the largest central one
+/// within `ratio`.
 Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, Random& random);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// What all image models share: checks of their input, and blocks as globs.
+// Checks that all image models share, and blocks as globs.
 #include "tpgm/models/backbone.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,3 @@
-// A backbone and a head.
 #include "tpgm/models/classifier.h"
 
 #include <ATen/ATen.h>
@@ -52,7 +51,7 @@ Classifier::Classifier(const Clip& clip, at::Tensor tokens)
   options_.num_classes(tokens_.size(0)).bias(false).normalize(true);
 }
 
-// As make_zero_shot() has it, with gradients.
+// Computes what make_zero_shot() computes, with gradients.
 at::Tensor Classifier::text_weight() {
   if (tokens_.device() != logit_scale.device()) tokens_ = tokens_.to(logit_scale.device());
   at::Tensor embedded = normalized(text->forward(tokens_.flatten(0, 1)));
@@ -63,13 +62,13 @@ at::Tensor Classifier::text_weight() {
 
 at::Tensor Classifier::forward(const at::Tensor& images) {
   const CastWeights cast(matrix_weights(*this), gemm_biases(*this));
-  const at::Tensor seen = features(images);
-  return has_text_head() ? seen.matmul(text_weight().t()) : head->forward(seen);
+  const at::Tensor x = features(images);
+  return has_text_head() ? x.matmul(text_weight().t()) : head->forward(x);
 }
 
 void Classifier::after_update() {
   if (!text) return;
-  // As CLIP's authors have it: a larger scale makes training unstable.
+  // As the authors of CLIP do: a larger scale makes training unstable.
   const at::NoGradGuard no_grad;
   logit_scale.clamp_max_(std::log(100.0));
 }

@@ -1,4 +1,4 @@
-// An image model with a head: what is fine-tuned.
+// The model that is fine-tuned: a backbone with a linear head or a text head.
 #pragma once
 
 #include <torch/arg.h>
@@ -15,7 +15,7 @@ namespace tpgm {
 
 struct ClassifierOptions {
   TORCH_ARG(int64_t, num_classes) = 0;
-  /// Whether a fresh head has one.
+  /// Whether a fresh head has a bias.
   TORCH_ARG(bool, bias) = true;
   /// L2-normalise the features before the head, as zero-shot heads need it.
   TORCH_ARG(bool, normalize) = false;
@@ -23,54 +23,57 @@ struct ClassifierOptions {
   TORCH_ARG(std::string, layer) = "";
 };
 
-/// A backbone, and one of two kinds of head, which the constructor chooses:
-///   - A linear head: logits are `head`(features). It is fresh, or was made before.
-///   - A text head, for CLIP's two towers that train together: logits are the normalised features times the
-///     embeddings of the class names, times exp(`logit_scale`). The text tower makes them anew in every
-///     forward pass. `head` is null then; with a linear head `text` and `logit_scale` are undefined.
+/// A backbone with one of two heads, which the constructor chooses:
+///   - A linear head: logits are `head`(features). `text` and `logit_scale` are undefined.
+///   - A text head, with which both towers of CLIP train: logits are the normalised features times the
+///   embeddings of the
+///     class names, times exp(`logit_scale`). The text tower computes the embeddings in every forward pass.
+///     `head` is null.
 ///
-/// Names: backbone.*; of a linear head head.weight [classes, features] and head.bias, of a text head text.*
-/// and logit_scale.
+/// Parameters: backbone.*, and head.weight [classes, features] and head.bias, or text.* and logit_scale.
 class Classifier : public torch::nn::Module {
  public:
-  /// A fresh linear head: normal with deviation 0.01, bias 0. It has no pre-trained values, hence no
-  /// anchor: see unanchored().
+  /// Makes a fresh linear head: weights are normal with standard deviation 0.01, biases 0. It has no
+  /// pre-trained values, and therefore no anchor (unanchored()).
   Classifier(std::shared_ptr<Backbone> backbone, const ClassifierOptions& options);
-  /// The linear head of a zero-shot classifier or of a checkpoint (`bias` may be undefined). It is part of
-  /// what was pre-trained and is anchored like the rest. options.num_classes, if given, must agree.
+  /// Takes the linear head of a zero-shot classifier or of a checkpoint; `bias` may be undefined. The head is
+  /// pre-trained and is anchored like the backbone. options.num_classes must be 0 or the number of classes of
+  /// the head.
   Classifier(std::shared_ptr<Backbone> backbone, const at::Tensor& weight, const at::Tensor& bias,
              const ClassifierOptions& options);
 
-  /// A text head. `tokens` [classes, templates, n]: the sentences of each class, see tokenize_classes().
+  /// Makes a text head. `tokens` [classes, templates, n] are the prompts of each class (tokenize_classes()).
   Classifier(const Clip& clip, at::Tensor tokens);
 
-  /// images to logits [batch, classes].
+  /// The logits [batch, classes] of images.
   at::Tensor forward(const at::Tensor& images);
-  /// What the head is given: features of options().layer, normalised where options() say so.
+  /// The input of the head: the features of options().layer, L2-normalised with options().normalize.
   at::Tensor features(const at::Tensor& images);
 
   bool has_text_head() const { return text != nullptr; }
-  /// To be called after each of an optimizer's steps: what the model's authors hold its parameters to.
+  /// Call this after each step of an optimizer: it keeps parameters in the range that the authors of the
+  /// model keep them in (CLIP's logit_scale is at most log(100)).
   void after_update();
 
   int64_t num_classes() const { return options_.num_classes(); }
   const ClassifierOptions& options() const { return options_; }
-  /// Globs of the parameters that have no pre-trained values, for a method's `exclude`.
+  /// Globs of the parameters without pre-trained values, for the option `exclude` of methods.
   std::vector<std::string> unanchored() const;
-  /// Globs of blocks, input to output, and then the head if it is anchored: one per group of smoothing.
+  /// Globs of the blocks from input to output, and of the head if it is anchored: the groups for smoothing
+  /// radii.
   std::vector<std::string> block_globs() const;
 
   std::shared_ptr<Backbone> backbone;
   Linear head{nullptr};            ///< the linear head
-  std::shared_ptr<ClipText> text;  ///< the text head's tower
-  at::Tensor logit_scale;          ///< and the logarithm of its scale
+  std::shared_ptr<ClipText> text;  ///< the text tower of a text head
+  at::Tensor logit_scale;          ///< the logarithm of its scale
 
  private:
   at::Tensor text_weight();
 
   ClassifierOptions options_;
   bool fresh_head_;
-  at::Tensor tokens_;  // no buffer: it belongs to the classes, not to the weights
+  at::Tensor tokens_;  // not a buffer: it belongs to the classes, not to the weights
 };
 
 }  // namespace tpgm

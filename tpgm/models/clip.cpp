@@ -1,4 +1,3 @@
-// CLIP's text tower, and both towers together.
 #include "tpgm/models/clip.h"
 
 #include <ATen/ATen.h>
@@ -37,7 +36,7 @@ at::Tensor ClipText::forward(const at::Tensor& tokens) {
               ", expected int64 [texts, at most ", options_.context(), "]");
   const at::Tensor embedded = at::embedding(token_, tokens) + position_.narrow(0, 0, tokens.size(1));
   const at::Tensor x = run_blocks(blocks_, embedded, blocks_.size(), /*recompute=*/false);
-  // No token sees a later one, so what comes behind the end changes nothing.
+  // Attention is causal, so tokens after the end do not matter.
   const at::Tensor end =
       (options_.end_of_text() < 0 ? tokens : tokens.eq(options_.end_of_text()).to(at::kInt)).argmax(1);
   const at::Tensor last = x.index({at::arange(x.size(0), tokens.options()), end});

@@ -1,4 +1,4 @@
-// CLIP (Radford et al. 2021): an image tower and a text tower that meet in one space.
+// CLIP (Radford et al. 2021): an image tower and a text tower with a joint embedding space.
 #pragma once
 
 #include <torch/arg.h>
@@ -22,17 +22,17 @@ struct ClipTextOptions {
   TORCH_ARG(int64_t, embedding) = 512;
   TORCH_ARG(Activation, activation) = Activation::kQuickGelu;
   TORCH_ARG(double, eps) = 1e-5;
-  /// The token whose first place in a text gives its features. By default the largest in each text, which in
-  /// CLIP's vocabulary is end-of-text.
+  /// The token at whose first position the features of a text are taken. -1: the largest token of each text,
+  /// which in CLIP's vocabulary is end-of-text.
   TORCH_ARG(int64_t, end_of_text) = -1;
 };
 
-/// Names: stem.token.weight [vocab, width], stem.position [context, width], blocks.*, norm,
+/// Parameters: stem.token.weight [vocab, width], stem.position [context, width], blocks.*, norm,
 /// projection.weight [embedding, width].
 class ClipText : public torch::nn::Module {
  public:
   explicit ClipText(const ClipTextOptions& options);
-  /// tokens [texts, n], int64, n ≤ context, to [texts, embedding].
+  /// tokens [texts, n], int64 with n ≤ context → [texts, embedding], not normalised.
   at::Tensor forward(const at::Tensor& tokens);
   const ClipTextOptions& options() const { return options_; }
   void reset_parameters();
@@ -45,13 +45,13 @@ class ClipText : public torch::nn::Module {
   Linear projection_{nullptr};
 };
 
-/// Names: visual.*, text.*, logit_scale (a logarithm).
+/// Parameters: visual.*, text.*, and logit_scale (a logarithm).
 class Clip : public torch::nn::Module {
  public:
-  /// Both towers must give features of one size.
+  /// Throws unless both towers have the same number of features.
   Clip(std::shared_ptr<Backbone> visual, std::shared_ptr<ClipText> text);
 
-  /// [images, texts]: the cosine of each pair, scaled.
+  /// The scaled cosine similarity of each pair, [images, texts].
   at::Tensor forward(const at::Tensor& images, const at::Tensor& tokens);
   void reset_parameters();
 
@@ -60,7 +60,7 @@ class Clip : public torch::nn::Module {
   at::Tensor logit_scale;
 };
 
-/// Rows of length one.
+/// L2-normalises each row.
 at::Tensor normalized(const at::Tensor& features);
 
 }  // namespace tpgm

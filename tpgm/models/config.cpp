@@ -1,4 +1,4 @@
-// Sizes by name: set, filled in, compared, written.
+// Sets, fills in, compares and writes the sizes of a model by name.
 #include "tpgm/models/config.h"
 
 #include <c10/util/Exception.h>
@@ -6,20 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
-
-template <typename Number>
-bool parse_number(const std::string& text, Number& value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end;
-}
 
 std::string text_of(int64_t value) { return fmt::format("{}", value); }
 std::string text_of(double value) { return fmt::format("{}", value); }
@@ -42,17 +35,15 @@ void set(const Size& size, const std::string& text, std::optional<bool>& value) 
 }
 
 void set(const Size& size, const std::string& text, std::optional<double>& value) {
-  double number = 0;
-  TORCH_CHECK(parse_number(text, number) && number > 0 && number < 1, "[parse_model] ", size.name, "=", text,
+  value = parse_number<double>(text);
+  TORCH_CHECK(value && *value > 0 && *value < 1, "[parse_model] ", size.name, "=", text,
               ": expected a number between 0 and 1");
-  value = number;
 }
 
 void set(const Size& size, const std::string& text, std::optional<int64_t>& value) {
-  int64_t number = 0;
-  TORCH_CHECK(parse_number(text, number) && number >= size.least && number <= size.most, "[parse_model] ",
-              size.name, "=", text, ": expected a whole number from ", size.least, " to ", size.most);
-  value = number;
+  value = parse_number<int64_t>(text);
+  TORCH_CHECK(value && *value >= size.least && *value <= size.most, "[parse_model] ", size.name, "=", text,
+              ": expected a whole number from ", size.least, " to ", size.most);
 }
 
 }  // namespace
@@ -103,11 +94,10 @@ std::vector<int64_t> parse_layers(const std::string& text) {
   std::vector<int64_t> layers;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('-', begin), text.size());
-    int64_t count = 0;
-    TORCH_CHECK(parse_number(text.substr(begin, end - begin), count) && count > 0 && count <= 1000 &&
-                    layers.size() < kMaxStages,
+    const auto count = parse_number<int64_t>(std::string_view(text).substr(begin, end - begin));
+    TORCH_CHECK(count && *count > 0 && *count <= 1000 && layers.size() < kMaxStages,
                 "[parse_model] layers=", text, ": expected numbers of blocks such as 3-4-6-3");
-    layers.push_back(count);
+    layers.push_back(*count);
     begin = end + 1;
   }
   return layers;

@@ -1,4 +1,4 @@
-// What a model is, in words: a family and its sizes, of which some may be unknown yet.
+// The description of a model: a family and its sizes, some of which may still be open.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,11 @@ namespace tpgm {
 
 struct Family;
 
-/// The sizes of every family, by member; which of them a family has, and what they mean there, its row says
-/// (families.h). What is not set is taken from elsewhere: a checkpoint's shapes, its config.json, the
-/// family's defaults.
+/// The sizes of all families. The row of a family (families.h) says which of them it has and what they mean.
+/// Open sizes are set later: from the shapes of a checkpoint, its config file, or the defaults of the family.
 struct ModelConfig {
   const Family* family = nullptr;  // one of families(); parse_model() always sets it
-  std::string file;                // of a family whose models are files: "script:FILE"
+  std::string file;                // the FILE of "script:FILE", for a family whose models are files
   std::optional<int64_t> image_size, channels;
   std::optional<std::string> layers, block, stem;
   std::optional<int64_t> width, depth, patch, mlp, heads;
@@ -28,20 +27,21 @@ struct ModelConfig {
   std::optional<bool> recompute;
 };
 
-/// Sets a size by name, from text; throws for names that the family does not have, with the nearest, and for
-/// wrong values.
+/// Sets a size by name from text. Throws for wrong values and for names that the family does not have, and
+/// suggests the nearest.
 void set_size(ModelConfig& config, const std::string& name, const std::string& value);
 
-/// Takes from `other` the sizes that `config` does not say. The families must agree.
+/// Sets the open sizes of `config` to those of `other`. Both must have the same family.
 void fill(ModelConfig& config, const ModelConfig& other);
 
-/// The sizes that both say, and differently: "depth is 12 in ..., 2 in ...".
+/// A size that is set in both configs to different values.
 struct Conflict {
   std::string size, ours, theirs;
 };
 std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& theirs);
 
-/// "clip-vit:image_size=32,patch=8", "script:model.pt:channels=1": what parse_model (registry.h) reads.
+/// Writes the text that parse_model() (registry.h) reads: "clip-vit:image_size=32,patch=8",
+/// "script:model.pt:channels=1".
 std::string to_text(const ModelConfig& config);
 
 /// "3-4-6-3" → {3, 4, 6, 3}; throws for anything else, and for more stages than kMaxStages.

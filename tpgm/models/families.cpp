@@ -1,4 +1,4 @@
-// The table of families, and what its rows are made of.
+// The rows of the table of families.
 #include "tpgm/models/families.h"
 
 #include <c10/util/Exception.h>
@@ -107,7 +107,7 @@ Family resnet() {
       .file = ""};
 }
 
-// Pixels of an image on a side, for each of the last stage's.
+// How many pixels of the image on a side one pixel of the last stage covers.
 int64_t clip_resnet_pixels(const ModelConfig& config) {
   return int64_t{2} << parse_layers(*config.layers).size();
 }
@@ -119,8 +119,8 @@ Family clip_resnet() {
           .set_defaults =
               [](ModelConfig& config) {
                 default_resnet(config);
-                // Attention pooling sees the last stage: 4 times as wide as its blocks, which double with
-                // each stage.
+                // Attention pooling is as wide as the last stage: 4 times the width of its blocks, which
+                // doubles with each stage.
                 if (!config.heads) {
                   const size_t stages = parse_layers(*config.layers).size();
                   config.heads = usual_heads("heads", *config.width << (stages + 1));
@@ -217,7 +217,8 @@ Family vit() {
                 set_default(config.pre_norm, false);
                 set_default(config.patch_bias, true);
                 set_default(config.activation, "gelu");
-                set_default(config.eps, *config.pre_norm ? 1e-5 : 1e-6);  // timm's, those in CLIP's style too
+                set_default(config.eps,
+                            *config.pre_norm ? 1e-5 : 1e-6);  // as in timm, also for its CLIP-like ViTs
               },
           .make_backbone = [](const ModelConfig& config) -> std::shared_ptr<Backbone> {
             return std::make_shared<VisionTransformer>(
@@ -283,7 +284,7 @@ Family script() {
           .positions = std::nullopt,
           .normalization = kImageNet,
           .crop_pct = 0.875,
-          .channels_last = false,  // nobody knows what is inside
+          .channels_last = false,  // its layers are unknown
           .library = std::nullopt,
           .file = "any TorchScript module from images to features or logits"};
 }

@@ -1,5 +1,5 @@
-// The architectures: one row for each, with everything that the rest of the program asks about it. Nothing
-// outside this table decides by a family's name what a model is.
+// The table of families (architectures): one row each, with everything that the rest of the program needs to
+// know about it. Code outside the table decides by the members of a row, never by the name of a family.
 #pragma once
 
 #include <torch/types.h>
@@ -23,7 +23,7 @@
 
 namespace tpgm {
 
-/// A member that every row has to give: a row without it does not compile.
+/// A member without a default: a row that leaves it out does not compile.
 template <typename Value>
 class Required {
  public:
@@ -39,86 +39,87 @@ class Required {
   Value value_;
 };
 
-/// A size that the models of a family have, and that users set as name=value.
+/// A size of the models of a family, which users set as name=value.
 struct Size {
   using Member = std::variant<std::optional<int64_t> ModelConfig::*, std::optional<double> ModelConfig::*,
                               std::optional<bool> ModelConfig::*, std::optional<std::string> ModelConfig::*>;
   const char* name;
   const char* help;
   Member member;
-  std::vector<std::string> choices = {};             ///< of a text; empty: any
-  void (*check)(const std::string& text) = nullptr;  ///< of a text; throws
-  int64_t least = 1, most = 1 << 20;                 ///< of a whole number
+  std::vector<std::string> choices = {};             ///< for text: the allowed values; empty: any
+  void (*check)(const std::string& text) = nullptr;  ///< for text: throws for wrong values
+  int64_t least = 1, most = 1 << 20;                 ///< for whole numbers
 };
 
-/// How a checkpoint with our names shows that it is of the family, and of which sizes. Where there is a text
-/// tower, names are those below "visual.".
+/// How to recognise a checkpoint of the family under our names, and how to read its sizes. In a family with a
+/// text tower these are the names below "visual.".
 struct Recognition {
-  std::string signature;  ///< a tensor that every model has, and no model of another architecture
-  void (*read_sizes)(const Shapes& shapes, ModelConfig& config);  ///< what shapes show; the rest stays open
+  std::string signature;  ///< a tensor of every model of this architecture, and of no other
+  /// Sets the sizes that follow from shapes, and leaves the others open.
+  void (*read_sizes)(const Shapes& shapes, ModelConfig& config);
 };
 
 /// Position embeddings [1 + side², width], which are resized for images of another size.
 struct Positions {
-  std::string tensor;                            ///< their name in the image tower
-  int64_t (*pixels)(const ModelConfig& config);  ///< on a side, for each position
+  std::string tensor;                            ///< the name in the image tower
+  int64_t (*pixels)(const ModelConfig& config);  ///< how many pixels on a side one position covers
 };
 
-/// Of pixels in 0..1, per channel.
+/// Mean and standard deviation per channel, for pixels in 0..1.
 struct Normalization {
   std::array<double, 3> mean, std;
 };
 
-/// The Python library that has the same models, which `bench step` measures beside them.
+/// The Python library with the same models, which `tpgm bench step` measures for comparison.
 struct Library {
-  std::string module, layout;  ///< what to import; the layout of its weights, as parse_layout() reads it
+  std::string module, layout;  ///< the module to import; the layout of its weights (parse_layout())
 };
 
 struct Family {
-  /// As users write it before a colon: "vit".
+  /// The name that users write before a colon: "vit".
   std::string name;
-  /// In the order in which users see them; image_size and channels are always there.
+  /// In the order in which users see them. image_size and channels are required.
   std::vector<Size> sizes;
-  /// Sets every size that is still open to its usual value. Throws for what has none, such as the heads of a
-  /// width that is no multiple of 64.
+  /// Sets every open size to its default. Throws for a size without one, such as the heads of a width that is
+  /// no multiple of 64.
   Required<void (*)(ModelConfig&)> set_defaults;
-  /// The image tower of a config without open sizes; parameters are not initialised.
+  /// Makes the image tower of a config without open sizes. Parameters are not initialised.
   Required<std::shared_ptr<Backbone> (*)(const ModelConfig&)> make_backbone;
-  /// The text tower; null: there is none.
+  /// Makes the text tower; null: the family has none.
   Required<std::shared_ptr<ClipText> (*)(const ModelConfig&)> make_text;
-  /// Nothing for models that keep names of their own.
+  /// Nothing for a family whose models keep their own names of tensors (TorchScript).
   Required<std::optional<Recognition>> recognition;
-  /// Nothing for models that have none, or cannot change them.
+  /// Nothing for a family without position embeddings, or that cannot resize them.
   Required<std::optional<Positions>> positions;
-  /// How images are seen unless a checkpoint or the user says otherwise: their pixels, and which part of the
-  /// resized image's shorter side is kept.
+  /// The defaults of preprocessing: the normalisation of pixels, and the share of the resized image's shorter
+  /// side that is kept.
   Required<Normalization> normalization;
   Required<double> crop_pct;
-  /// Whether training is faster with the channels of a pixel next to each other (NHWC).
+  /// Whether training is faster in channels-last (NHWC): the default of `channels-last`.
   Required<bool> channels_last;
-  /// Nothing where no library has them.
+  /// Nothing if no library has these models.
   Required<std::optional<Library>> library;
-  /// What the FILE of "script:FILE" is, for a family whose models are files that say what they compute.
-  /// Empty: its models are made from their sizes.
+  /// For a family whose models are files: what the FILE of "script:FILE" must be, for help and errors. Empty:
+  /// models are made from sizes.
   Required<std::string> file;
 
   bool has_text() const { return *make_text != nullptr; }
   bool is_file() const { return !file->empty(); }
-  /// What the image tower's names begin with in a checkpoint that may have both towers.
+  /// The prefix of the image tower's names in a checkpoint.
   std::string image_prefix() const { return has_text() ? "visual." : ""; }
 };
 
-/// All families, in the order in which users see them. Rows stay where they are.
+/// All families, in the order in which users see them. References to rows stay valid.
 const std::deque<Family>& families();
-/// Throws for an unknown name, with the nearest.
+/// Throws for an unknown name, and suggests the nearest.
 const Family& find_family(const std::string& name);
 
-/// Adds a row for the life of the program: parse_model(), checkpoints, training and `tpgm list` know it from
-/// now on. Throws for a name that is taken, and for what is missing, with the family's name. Call it before
-/// other threads use models.
+/// Adds a row until the program ends; parse_model(), checkpoints, training and `tpgm list` then know the
+/// family. Throws if the name is taken or if something is missing in the row. Call it before other threads
+/// use models.
 const Family& add_family(Family family);
 
-/// Calls visit(name, help, member of each config...) for each size that models of the family have.
+/// Calls visit(name, help, member of each config...) for each size of the family.
 template <typename Visit, typename... Configs>
 void visit_sizes(const Family& family, Visit&& visit, Configs&... configs) {
   for (const Size& size : family.sizes) {
@@ -126,8 +127,8 @@ void visit_sizes(const Family& family, Visit&& visit, Configs&... configs) {
   }
 }
 
-/// The sizes that shapes show, of tensors under our names: of CLIP's those of both towers, where both are
-/// there.
+/// Reads the sizes that follow from the shapes of tensors under our names. Of CLIP it reads the text tower,
+/// too, if it is there.
 ModelConfig sizes_of(const Family& family, const Shapes::Tensors& tensors);
 
 }  // namespace tpgm

@@ -1,4 +1,3 @@
-// The models by name, made from their sizes.
 #include "tpgm/models/registry.h"
 
 #include <ATen/ATen.h>
@@ -84,7 +83,7 @@ ModelConfig parse_model(const std::string& text) {
               nearest(name, known), "'? 'tpgm list models' shows all");
   size_t begin = colon + 1;  // of the sizes
   if (config.family->is_file()) {
-    // A colon may be part of a path; sizes have an equals sign behind theirs.
+    // A colon may be part of the path. The colon before sizes is followed by an equals sign.
     const size_t last = text.rfind(':');
     const bool sizes = last != std::string::npos && last > colon && text.find('=', last) != std::string::npos;
     const size_t end = sizes ? last : text.size();

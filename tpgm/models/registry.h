@@ -1,4 +1,4 @@
-// The models by name, and how to make one.
+// The named models (sizes of families), and functions that make models from their description.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,36 @@
 namespace tpgm {
 
 struct ModelInfo {
-  std::string name;                  // "clip-vit-b-32"
-  std::vector<std::string> aliases;  // as timm, torchvision, open_clip, OpenAI and Hugging Face call it
-  std::string sizes;                 // "clip-vit:image_size=224,..."
+  std::string name;  // "clip-vit-b-32"
+  std::vector<std::string>
+      aliases;        // its names in timm, torchvision, open_clip, OpenAI's CLIP and on Hugging Face
+  std::string sizes;  // "clip-vit:image_size=224,..."
 };
 const std::vector<ModelInfo>& models();
 
-/// "resnet50", "ViT-B/32", a family for sizes of one's own, and changes behind a colon:
-/// "clip-vit-b-16:image_size=288", "vit:width=192,depth=6,heads=3,patch=4,image_size=32,channels=1". Of a
-/// family whose models are files the file comes first: "script:model.pt:image_size=32"; it need not be there
-/// yet. A wrong name or size is an error with the nearest one.
+/// Reads the description of a model: a name or alias ("resnet50", "ViT-B/32"), or a family, and sizes after a
+/// colon: "clip-vit-b-16:image_size=288", "vit:width=192,depth=6,heads=3,patch=4,image_size=32,channels=1".
+/// In a family whose models are files the file comes first: "script:model.pt:image_size=32"; it need not
+/// exist yet. Throws for an unknown name or size, and suggests the nearest.
 ModelConfig parse_model(const std::string& text);
 
-/// True for "script:...", a model that brings its weights and is run from its file.
+/// Whether `model` is a TorchScript file with its own weights: "script:...".
 bool is_script(const std::string& model);
 
-/// Sets what is still unknown to the family's usual values. Throws for what has none, such as the heads of a
-/// width that is no multiple of 64.
+/// Sets all open sizes to the defaults of the family. Throws for a size without a default, such as the heads
+/// of a width that is no multiple of 64.
 void set_defaults(ModelConfig& config);
 
-/// The image tower; parameters are not initialised, save those of a file. What the config leaves open is
-/// set_defaults'.
+/// Makes the image tower, after set_defaults(). Parameters are not initialised, except those of a TorchScript
+/// file.
 std::shared_ptr<Backbone> make_backbone(ModelConfig config);
-/// The text tower; throws unless the family has one.
+/// Makes the text tower. Throws unless the family has one.
 std::shared_ptr<ClipText> make_clip_text(ModelConfig config);
 std::shared_ptr<Clip> make_clip(const ModelConfig& config);
 
-/// Parameters of the image tower, and of the text tower (0 if none); multiply-adds of one image, in the
-/// convolutions and matrix products, as torchvision and timm count them. Made on kMeta: takes milliseconds.
-/// Throws for a script.
+/// The parameters of the image tower and of the text tower (0: no text tower), and the multiply-adds for one
+/// image, as torchvision and timm count them. The model is made on kMeta, which takes milliseconds. Throws
+/// for a TorchScript file.
 struct ModelCost {
   int64_t parameters = 0, text_parameters = 0;
   double gflops = 0;

@@ -1,4 +1,3 @@
-// Residual networks.
 #include "tpgm/models/resnet.h"
 
 #include <ATen/ATen.h>
@@ -16,7 +15,7 @@ using PoolAfter = kernels::Pool;
 
 namespace {
 
-/// With the channels next to each other the gradient comes back so, too, and need not be copied.
+/// In channels-last the mean is taken so that its gradient is channels-last, too, and need not be copied.
 at::Tensor mean_of_pixels(const at::Tensor& x) {
   return x.is_contiguous(at::MemoryFormat::ChannelsLast) ? x.permute({0, 2, 3, 1}).flatten(1, 2).mean(1)
                                                          : x.mean({2, 3});
@@ -24,7 +23,7 @@ at::Tensor mean_of_pixels(const at::Tensor& x) {
 
 }  // namespace
 
-// conv-norm-relu, the last without the relu, added to a shortcut.
+// Two or three times conv-norm-ReLU, where the shortcut is added before the last ReLU.
 class ResidualBlock : public torch::nn::Module {
  public:
   ResidualBlock(const ResNetOptions& options, int64_t in, int64_t width, int64_t stride)
@@ -60,7 +59,7 @@ class ResidualBlock : public torch::nn::Module {
     return conv_norm(*convs_.back(), *norms_.back(), y, {.residual = shortcut});
   }
 
-  /// On a map of so many pixels on a side, which becomes the side of the result.
+  /// For a feature map of `side` pixels on a side; sets `side` to that of the result.
   int64_t multiply_adds(int64_t& side) const {
     int64_t count = 0, before = side;
     for (size_t i = 0; i < convs_.size(); ++i) {
@@ -76,7 +75,7 @@ class ResidualBlock : public torch::nn::Module {
     if (!shortcut_conv_.is_empty()) pairs.emplace_back(shortcut_conv_.get(), shortcut_norm_.get());
   }
 
-  /// The normalisation before the sum.
+  /// The norm before the addition.
   BatchNorm2dImpl& last_norm() { return *norms_.back(); }
 
   const int64_t out;
@@ -88,7 +87,7 @@ class ResidualBlock : public torch::nn::Module {
     norms_.push_back(register_module(fmt::format("bn{}", number), BatchNorm2d(width)));
   }
 
-  bool pools_;  // by 2, before the last convolution
+  bool pools_;  // average-pools by 2 before the last convolution
   std::vector<Conv2d> convs_;
   std::vector<BatchNorm2d> norms_;
   Conv2d shortcut_conv_{nullptr};

@@ -1,4 +1,5 @@
-// ResNet (He et al. 2015, stride in the 3×3 convolution as in torchvision), and CLIP's (Radford et al. 2021).
+// ResNets (He et al. 2015, with the stride in the 3×3 convolution as in torchvision), and those of CLIP
+// (Radford et al. 2021).
 #pragma once
 
 #include <torch/arg.h>
@@ -16,30 +17,30 @@ namespace tpgm {
 enum class Stem {
   kImageNet,  // 7×7, stride 2, then a max-pool of stride 2
   kSmall,     // 3×3, stride 1: for images of 32 or 64 pixels
-  kThree,     // three 3×3, the first of stride 2, then an average-pool of stride 2
+  kThree,     // CLIP: three 3×3, the first of stride 2, then an average-pool of stride 2
 };
 
 struct ResNetOptions {
-  /// Blocks in each stage; a stage halves the map and doubles the channels of the one before.
+  /// Blocks in each stage. Each stage halves the feature map and doubles the channels of the stage before.
   TORCH_ARG(std::vector<int64_t>, layers) = { 3, 4, 6, 3 };
-  /// Blocks of 1×1, 3×3, 1×1 convolutions that widen four times; else of two 3×3.
+  /// Bottleneck blocks (1×1, 3×3 and 1×1 convolutions, with 4 times as many output channels); else two 3×3.
   TORCH_ARG(bool, bottleneck) = true;
   /// Channels of the first stage.
   TORCH_ARG(int64_t, width) = 64;
   TORCH_ARG(int64_t, channels) = 3;
   TORCH_ARG(int64_t, image_size) = 224;
   TORCH_ARG(Stem, stem) = Stem::kImageNet;
-  /// CLIP's: every stride of a block is an average-pool before a convolution.
+  /// CLIP: strided blocks use an average-pool before a convolution instead.
   TORCH_ARG(bool, antialias) = false;
-  /// CLIP's: attention in place of the mean over pixels, with so many heads, to so many features. 0: the
-  /// mean.
+  /// CLIP: attention pooling with so many heads, and its number of features (`embedding`). 0: the mean over
+  /// pixels.
   TORCH_ARG(int64_t, pool_heads) = 0;
   TORCH_ARG(int64_t, embedding) = 0;
 };
 
 class ResidualBlock;
 
-/// Names: stem.conv1, stem.bn1 (…3), layer1.0.conv1, layer1.0.bn1, layer1.0.downsample.0, …, pool.*.
+/// Parameters: stem.conv1, stem.bn1 (…3), layer1.0.conv1, layer1.0.bn1, layer1.0.downsample.0, …, pool.*.
 class ResNet : public Backbone {
  public:
   explicit ResNet(const ResNetOptions& options);
@@ -59,7 +60,7 @@ class ResNet : public Backbone {
   std::vector<Conv2d> stem_convs_;
   std::vector<BatchNorm2d> stem_norms_;
   std::vector<std::shared_ptr<ResidualBlock>> residual_blocks_;
-  std::vector<int64_t> widths_;  // of what each of names_ gives
+  std::vector<int64_t> widths_;  // the features of each of names_
   std::vector<std::string> names_;
   AttentionPool pool_{nullptr};
 };

@@ -1,4 +1,4 @@
-// TorchScript: loaded, its tensors registered, its output checked.
+// Loads TorchScript, registers its tensors and checks its output.
 #include "tpgm/models/script.h"
 
 #include <ATen/ATen.h>
@@ -11,14 +11,14 @@
 #include <utility>
 
 #include "tpgm/base/names.h"
-#include "tpgm/core/first_line.h"
+#include "tpgm/core/torch_error.h"
 
 namespace tpgm {
 namespace {
 
 constexpr const char* kClass = "ScriptBackbone";
 
-// A module of the script, for those who set the modes of modules one by one.
+// A submodule of the script, so that train() works on each submodule, too.
 class Part : public torch::nn::Module {
  public:
   explicit Part(torch::jit::Module script) : script_(std::move(script)) {}
@@ -31,7 +31,7 @@ class Part : public torch::nn::Module {
   torch::jit::Module script_;
 };
 
-// nn::Module takes no dots in a name: "layer1.0.weight" goes to the child of a child.
+// nn::Module allows no dots in names: "layer1.0.weight" is registered in the child "0" of the child "layer1".
 template <typename Register>
 void register_below(torch::nn::Module& root, torch::jit::Module script, const std::string& name,
                     const Register& add) {
@@ -48,8 +48,8 @@ void register_below(torch::nn::Module& root, torch::jit::Module script, const st
   add(*owner, name.substr(begin));
 }
 
-// By block_name(), in order. A parameter outside of any, at the root or beside blocks ("encoder.position"
-// beside "encoder.layers.0"), is a block by itself, so that none contains another.
+// The blocks by block_name(), in order. A parameter outside all blocks, at the root or beside them
+// ("encoder.position" beside "encoder.layers.0"), is a block itself, so that no block contains another.
 std::vector<std::string> blocks_of(const std::vector<std::string>& names) {
   std::vector<std::string> all, blocks;
   for (const auto& name : names) all.push_back(name.find('.') == std::string::npos ? name : block_name(name));
@@ -72,7 +72,8 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
   try {
     script_ = torch::jit::load(file.string(), at::kCPU);
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (", first_line(failure),
+    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (",
+                short_message(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
   std::vector<std::string> names;
@@ -92,7 +93,7 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
     });
   }
   const at::NoGradGuard no_grad;
-  // A module that was traced in training counts this run among its statistics.
+  // A module traced in training mode updates its running statistics in this run; they are restored below.
   std::vector<at::Tensor> kept;
   for (const auto& buffer : buffers()) kept.push_back(buffer.clone());
   eval();
@@ -106,7 +107,7 @@ at::Tensor ScriptBackbone::run(const at::Tensor& images) {
   try {
     output = script_.forward({images});
   } catch (const std::exception& failure) {
-    const std::string what = first_line(failure);
+    const std::string what = short_message(failure);
     TORCH_CHECK(false, "[", kClass, "] '", path_.string(), "' fails on images ",
                 fmt::format("[{}]", fmt::join(images.sizes(), ",")), ": ", what,
                 what.find("CUDA") != std::string::npos
@@ -146,11 +147,11 @@ void ScriptBackbone::reset_parameters() {
 }
 
 void ScriptBackbone::train(bool on) {
-  script_.train(on);  // modules without parameters and buffers are there alone
+  script_.train(on);  // only the script has the modules without parameters and buffers
   Backbone::train(on);
 }
 
-// The tensors are shared, so the script moves them for both.
+// The tensors are shared: moving those of the script moves those registered here.
 void ScriptBackbone::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
   script_.to(device, dtype, non_blocking);
 }

@@ -1,4 +1,4 @@
-// Anybody's model: a TorchScript module as a backbone.
+// A TorchScript module as a backbone, for models of any architecture.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -12,27 +12,27 @@
 namespace tpgm {
 
 /// A module saved with torch.jit.save that maps images [batch, channels, size, size] to features or logits
-/// [batch, n]. Its parameters and buffers are this module's, by name and by identity: optimizers, anchors and
-/// checkpoints treat it as any other.
+/// [batch, n]. Its parameters and buffers are registered in this module under their names, so optimizers,
+/// anchors and checkpoints treat it like any other model.
 ///
-/// A TorchScript file is a program and is run: take one only from where you would take code. train() and
-/// eval() reach modules that were scripted; tracing keeps the mode it was traced in.
+/// A TorchScript file is a program that is run: use only files that you trust as you trust code. train() and
+/// eval() affect scripted modules; a traced module keeps the mode in which it was traced.
 class ScriptBackbone : public Backbone {
  public:
-  /// Runs `file` once on a black image of these sizes; throws for what is no TorchScript, has no parameters
-  /// or gives anything but one tensor [batch, n].
+  /// Loads `file` and runs it once on a black image of this size. Throws if it is no TorchScript, has no
+  /// parameters, or returns anything but one tensor [batch, n].
   explicit ScriptBackbone(const std::filesystem::path& file, int64_t image_size = 224, int64_t channels = 3);
 
-  /// `layer` must be empty: a script has no inside.
+  /// `layer` must be empty: the layers of a script are not accessible.
   at::Tensor features(const at::Tensor& images, const std::string& layer) override;
   int64_t num_features(const std::string& layer) const override;
-  /// By their names; see block_name() in core/names.h.
+  /// Derived from the names of parameters by block_name() (base/names.h).
   std::vector<std::string> blocks() const override { return blocks_; }
   int64_t image_size() const override { return image_size_; }
   int64_t channels() const override { return channels_; }
-  /// Throws: what a script computes is its own.
+  /// Throws: the operations of a script are unknown.
   int64_t multiply_adds() const override;
-  /// Throws: a script's weights are in its file.
+  /// Throws: how to initialise a script is unknown; its weights are in the file.
   void reset_parameters() override;
 
   void train(bool on = true) override;

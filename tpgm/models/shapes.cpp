@@ -37,12 +37,12 @@ int64_t Shapes::side(const std::string& name) const {
 }
 
 int64_t Shapes::count(const std::string& before, const std::string& after) const {
-  constexpr size_t kTensors = 10;  // that every block has at least
+  constexpr size_t kTensors = 10;  // every block has at least so many tensors
   size_t count = 0;
   while (has(fmt::format("{}{}{}", before, count, after))) ++count;
   TORCH_CHECK(count > 0, "[", kCall, "] the tensor for our '", prefix_, before, "0", after,
               "' is missing: is the checkpoint complete?");
-  // Modules take memory, whatever their tensors, so that one name must not make a block.
+  // A module takes memory even on kMeta, so a file with few tensors must not claim many blocks.
   TORCH_CHECK(count <= tensors_.size() / kTensors, "[", kCall, "] there are ", count, " tensors '", prefix_,
               before, "*", after, "', but with ", tensors_.size(),
               " in all not the rest of as many blocks: is the checkpoint complete?");

@@ -1,4 +1,4 @@
-// The shapes of a checkpoint's tensors, from which a family reads its sizes.
+// Access to the shapes of a checkpoint's tensors, from which a family reads its sizes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,21 +9,21 @@
 
 namespace tpgm {
 
-/// The tensors below a prefix ("visual."), under our names. They come from a file that may be broken, so that
-/// each question throws for what is missing or has too few dimensions, with the name.
+/// The tensors below a prefix ("visual."), under our names. The file may be broken: every function throws,
+/// with the name, if a tensor is missing or has another number of dimensions.
 class Shapes {
  public:
   using Tensors = torch::OrderedDict<std::string, at::Tensor>;
 
-  /// `tensors` must outlive it.
+  /// `tensors` must outlive the object.
   Shapes(const Tensors& tensors, std::string prefix);
 
   bool has(const std::string& name) const;
-  /// One of the sizes of a tensor that has so many dimensions.
+  /// The size of one dimension of a tensor, which must have `dimensions` dimensions.
   int64_t size(const std::string& name, int64_t dimension, int64_t dimensions) const;
-  /// Of [1 + side², width] positions, the class token's first, the side.
+  /// The side of position embeddings [1 + side², width], where the first is that of the class token.
   int64_t side(const std::string& name) const;
-  /// How many blocks there are: before + "0" + after, before + "1" + after, ...; at least one.
+  /// The number of blocks: how many of before + "0" + after, before + "1" + after, … there are, at least one.
   int64_t count(const std::string& before, const std::string& after) const;
 
  private:

@@ -7,8 +7,8 @@
 namespace tpgm {
 
 int64_t usual_heads(const char* name, int64_t width) {
-  constexpr int64_t kHeadWidth = 64;  // CLIP's convention, and the ViT paper's
-  // ViT-H, -g and -G have sixteen of 80, 88 and 104.
+  constexpr int64_t kHeadWidth = 64;  // the convention of CLIP and of the ViT paper
+  // ViT-H, -g and -G have 16 heads with widths of 80, 88 and 104.
   const bool image_tower = std::string_view(name) == "heads";
   if (image_tower && (width == 1280 || width == 1408 || width == 1664)) return 16;
   TORCH_CHECK(width % kHeadWidth == 0,

@@ -1,4 +1,4 @@
-// The sizes of CLIP's text tower, which every family with one has, and the defaults that families share.
+// The sizes of CLIP's text tower, which several families have, and the defaults that families share.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ void set_default(std::optional<Value>& value, Default usual) {
   if (!value) value = usual;
 }
 
-/// How many heads a transformer of this width has by convention. Throws if there is none, and says to give
-/// the size called `name`.
+/// The conventional number of heads for a transformer of this width. Throws if there is no convention, and
+/// asks for the size called `name`.
 int64_t usual_heads(const char* name, int64_t width);
 
-/// "activation": gelu or quick_gelu.
+/// The size "activation": gelu or quick_gelu.
 Size activation_size(const char* help);
 
-/// `sizes` of an image tower with the text tower's behind them; `more` are sizes of the text tower that the
-/// image tower has not got.
+/// Appends the sizes of the text tower to those of an image tower. `more` are sizes of the text tower that in
+/// other families are sizes of both towers (the activation).
 std::vector<Size> with_text_sizes(std::vector<Size> sizes, const std::vector<Size>& more = {});
 void default_text_sizes(ModelConfig& config);
 std::shared_ptr<ClipText> make_text_tower(const ModelConfig& config);

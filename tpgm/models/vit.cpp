@@ -1,4 +1,3 @@
-// Vision transformers, and their position embeddings at another size.
 #include "tpgm/models/vit.h"
 
 #include <ATen/ATen.h>
@@ -17,8 +16,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// patches [batch, patches, width] behind a first token of zeros, all plus offsets [1 + patches, width], in
-// the offsets' type if that is the wider one. One pass over the tokens, and two for the gradient.
+// Concatenates a token of zeros and patches [batch, patches, width], and adds offsets [1 + patches, width];
+// the result has the wider type of the two. It takes one pass over the tokens, and two in the backward pass.
 struct Tokens : torch::autograd::Function<Tokens> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& patches, const at::Tensor& offsets) {
     const int64_t batch = patches.size(0), count = patches.size(1);
@@ -76,8 +75,8 @@ VisionTransformer::VisionTransformer(const VitOptions& options) : options_(optio
 
 at::Tensor VisionTransformer::embed(const at::Tensor& images) {
   check_images(images, /*any_size=*/false);
-  // Patches do not overlap, so the convolution is one matrix product, and gives tokens in the order in which
-  // the blocks want them.
+  // Patches do not overlap, so the convolution is one GEMM, which writes the tokens in the order that the
+  // blocks expect.
   const int64_t batch = images.size(0), patch = options_.patch(), side = options_.image_size() / patch;
   const at::Tensor pixels = images.view({batch, options_.channels(), side, patch, side, patch})
                                 .permute({0, 2, 4, 1, 3, 5})
@@ -135,7 +134,8 @@ void VisionTransformer::reset_parameters() {
   for (auto norm : {pre_norm_, norm_}) {
     if (!norm.is_empty()) init_norm(*norm);
   }
-  // Of the patches' fan-in; CLIP leaves theirs to torch.nn.Conv2d's own rule, which has the same spread.
+  // By the fan-in of a patch. CLIP uses the default of torch.nn.Conv2d, which has the same standard
+  // deviation.
   patch_weight_.normal_(0, 1 / std::sqrt(3.0 * static_cast<double>(patch_weight_[0].numel())));
   if (patch_bias_.defined()) patch_bias_.zero_();
   class_token_.normal_(0, options_.pre_norm() ? std : 1e-6);

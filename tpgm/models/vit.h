@@ -1,4 +1,4 @@
-// The vision transformer (Dosovitskiy et al. 2021), as timm, torchvision, MAE and CLIP have it.
+// The vision transformer (Dosovitskiy et al. 2021), with the variants of timm, torchvision, MAE and CLIP.
 #pragma once
 
 #include <torch/arg.h>
@@ -29,17 +29,17 @@ struct VitOptions {
   TORCH_ARG(Activation, activation) = Activation::kGelu;
   TORCH_ARG(double, eps) = 1e-6;
   TORCH_ARG(Pool, pool) = Pool::kClass;
-  /// CLIP's: no bias of the patches, a normalisation before the first block.
+  /// CLIP has no bias in the patch embedding, and a LayerNorm before the first block.
   TORCH_ARG(bool, patch_bias) = true;
   TORCH_ARG(bool, pre_norm) = false;
-  /// CLIP's: a projection of the pooled token to so many features. 0: none.
+  /// CLIP: a projection of the pooled token to so many features. 0: none.
   TORCH_ARG(int64_t, embedding) = 0;
-  /// Keep only the blocks' inputs for the backward pass and compute the rest again: ViT-L's step takes a
-  /// third longer, and less than a third of the memory.
+  /// Activation checkpointing: keeps only the inputs of blocks for the backward pass. A step of ViT-L then
+  /// takes a third longer and less than a third of the memory.
   TORCH_ARG(bool, recompute) = false;
 };
 
-/// Names: stem.patch.weight [width, channels, patch, patch], stem.class_token [width],
+/// Parameters: stem.patch.weight [width, channels, patch, patch], stem.class_token [width],
 /// stem.position [1 + patches, width], stem.norm; blocks.0.norm1, .attn.qkv, .attn.proj, .norm2, .mlp.fc1,
 /// .mlp.fc2; norm; projection.weight [embedding, width].
 class VisionTransformer : public Backbone {
@@ -65,8 +65,8 @@ class VisionTransformer : public Backbone {
   Linear projection_{nullptr};
 };
 
-/// Position embeddings [extra + side², width] for another number of patches, [extra + to², width]: bicubic
-/// with antialiasing, as timm and open_clip do it. The `extra` rows before the patches stay.
+/// Resizes position embeddings [extra + side², width] to [extra + to², width]: bicubic with antialiasing, as
+/// timm and open_clip do. The `extra` rows before the patches do not change.
 at::Tensor resize_position(const at::Tensor& position, int64_t to, int64_t extra = 1);
 
 }  // namespace tpgm

@@ -1,10 +1,9 @@
-// The kernels for autograd, and who is folded.
+// Folding as an autograd function, and which norms are folded.
 #include "tpgm/nn/folded_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "tpgm/core/cuda_stream.h"
@@ -13,6 +12,7 @@
 #include "tpgm/kernels/fold_norm.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/layers.h"
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm {
@@ -23,8 +23,8 @@ using torch::autograd::tensor_list;
 
 thread_local const FoldedNorms* folded_norms = nullptr;
 
-/// Rows of dense elements, in whatever order inside.
-bool row_dense(const at::Tensor& weights) {
+/// Whether the rows are dense and follow each other, in whatever order their elements lie.
+bool has_dense_rows(const at::Tensor& weights) {
   return weights.is_non_overlapping_and_dense() &&
          (weights.size(0) == 1 || weights.stride(0) == weights.numel() / weights.size(0));
 }
@@ -44,7 +44,7 @@ kernels::Fold call_for(const NormToFold& each, double eps) {
   return call;
 }
 
-const kernels::FoldNormBackend& backend_of(const at::Tensor& tensor) {
+const kernels::FoldNormBackend& fold_backend(const at::Tensor& tensor) {
   return tensor.is_cuda() ? kernels::fold_norm_cuda() : kernels::fold_norm_cpu();
 }
 
@@ -52,7 +52,7 @@ const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {
   at::parallel_for(0, n, /*grain_size=*/8, body);
 };
 
-constexpr std::size_t kTensors = 5;  // in a NormToFold
+constexpr std::size_t kTensors = 5;  // of a NormToFold
 
 NormToFold each_of(at::TensorList all, std::size_t i) {
   return {all[kTensors * i], all[kTensors * i + 1], all[kTensors * i + 2], all[kTensors * i + 3],
@@ -60,7 +60,7 @@ NormToFold each_of(at::TensorList all, std::size_t i) {
 }
 
 struct FoldTogether : torch::autograd::Function<FoldTogether> {
-  /// Weights and shifts in turns.
+  /// Returns weights and shifts in turns.
   static tensor_list forward(AutogradContext* context, at::TensorList all, double eps) {
     const c10::DeviceGuard guard(all[0].device());
     tensor_list results;
@@ -72,7 +72,7 @@ struct FoldTogether : torch::autograd::Function<FoldTogether> {
       call.shift = results.emplace_back(at::empty_like(each.bias)).mutable_data_ptr();
       calls.push_back(call);
     }
-    backend_of(all[0]).forward(calls, kParallelFor, current_stream(all[0].device()));
+    fold_backend(all[0]).forward(calls, kParallelFor, current_stream(all[0].device()));
     context->set_materialize_grads(false);
     context->save_for_backward(all.vec());
     context->saved_data["eps"] = eps;
@@ -80,8 +80,7 @@ struct FoldTogether : torch::autograd::Function<FoldTogether> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "[tpgm] a BatchNorm in evaluation cannot be differentiated twice (create_graph)");
+    check_first_derivative("a BatchNorm in evaluation");
     const auto all = context->get_saved_variables();
     const c10::DeviceGuard guard(all[0].device());
     tensor_list result(all.size() + 1), kept;
@@ -102,22 +101,23 @@ struct FoldTogether : torch::autograd::Function<FoldTogether> {
       }
       calls.push_back(call);
     }
-    if (!calls.empty()) backend_of(all[0]).backward(calls, kParallelFor, current_stream(all[0].device()));
+    if (!calls.empty()) fold_backend(all[0]).backward(calls, kParallelFor, current_stream(all[0].device()));
     return result;
   }
 };
 
-bool trains(const NormToFold& each) {
+bool needs_gradients(const NormToFold& each) {
   return at::GradMode::is_enabled() &&
          (each.weights.requires_grad() || each.weight.requires_grad() || each.bias.requires_grad());
 }
 
-/// Whether to, and whether the kernels take it.
-bool suits(const NormToFold& each) {
+/// Whether folding pays off, and the kernels take these tensors.
+bool can_fold(const NormToFold& each) {
   const auto& weights = each.weights;
-  if (weights.numel() == 0 || !row_dense(weights) || each.weight.scalar_type() != at::kFloat) return false;
+  if (weights.numel() == 0 || !has_dense_rows(weights) || each.weight.scalar_type() != at::kFloat)
+    return false;
   if (weights.is_cpu()) return weights.scalar_type() == at::kFloat;
-  return weights.is_cuda() && kernels::tuned_for(weights.get_device()) && trains(each) &&
+  return weights.is_cuda() && kernels::tuned_for(weights.get_device()) && needs_gradients(each) &&
          (weights.scalar_type() == at::kFloat || weights.scalar_type() == at::kBFloat16);
 }
 
@@ -136,16 +136,16 @@ std::vector<FoldedNorms::Folded> fold(const std::vector<NormToFold>& norms, doub
 }
 
 FoldedNorms::FoldedNorms(const Pairs& pairs) : before_(folded_norms) {
-  // Apart: a gradient that one of them takes would be computed for all.
+  // Apart: autograd computes the gradients of a function for all of its arguments if one needs them.
   for (const bool with_gradients : {true, false}) {
     std::vector<const Conv2dImpl*> convs;
     std::vector<NormToFold> norms;
     for (const auto& [conv, norm] : pairs) {
-      if (norm->is_training()) continue;
-      // The CPU's convolutions cast for themselves.
+      if (norm->is_training() || conv->bias.defined()) continue;
+      // On the CPU autocast casts the weights when the convolution runs.
       const NormToFold each{conv->weight.is_cuda() ? autocasted(conv->weight) : conv->weight, norm->weight,
                             norm->bias, norm->running_mean, norm->running_var};
-      if (trains(each) != with_gradients || !suits(each)) continue;
+      if (needs_gradients(each) != with_gradients || !can_fold(each)) continue;
       convs.push_back(conv);
       norms.push_back(each);
     }

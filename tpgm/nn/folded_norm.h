@@ -1,4 +1,4 @@
-// BatchNorms in evaluation, folded by the convolutions before them; see kernels/fold.h.
+// Folds BatchNorms in evaluation mode into the weights of the convolutions before them (kernels/fold_norm.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,11 +12,13 @@ namespace tpgm {
 class BatchNorm2dImpl;
 class Conv2dImpl;
 
-/// While it lives, conv_norm() in this thread finds the weights of these convolutions with their norms in
-/// them, made together, and so are their gradients: in a launch or two for all on a GPU. Norms in training
-/// are left out. On a GPU it does something for those that take gradients: without, two operations on maps
-/// are as fast. In bf16 weights are rounded before the norm's factor and after it. There is no second
-/// derivative.
+/// While an object lives, conv_norm() in its thread uses folded weights for these pairs. The constructor
+/// folds all weights together, in one or two launches on a GPU, and the backward pass computes all their
+/// gradients together.
+///
+/// It leaves out norms in training mode and convolutions with a bias. On a GPU it also leaves out pairs
+/// without gradients, for which a convolution and a norm are as fast. In bf16 weights are rounded twice:
+/// before and after they are multiplied by the norm's scale. Folded weights have no second derivative.
 class FoldedNorms {
  public:
   using Pairs = std::vector<std::pair<const Conv2dImpl*, const BatchNorm2dImpl*>>;
@@ -25,10 +27,11 @@ class FoldedNorms {
   FoldedNorms(const FoldedNorms&) = delete;
   FoldedNorms& operator=(const FoldedNorms&) = delete;
 
+  /// norm(conv(x)) is a convolution with `weights`, plus `shift` per channel.
   struct Folded {
-    at::Tensor weights, shift;  // norm(conv(x)) is a convolution with `weights`, plus `shift`
+    at::Tensor weights, shift;
   };
-  /// That of this convolution and what follows it; null: there is none.
+  /// The folded weights of this convolution in the current thread; null if there are none.
   static const Folded* of(const Conv2dImpl& conv);
 
  private:
@@ -36,11 +39,12 @@ class FoldedNorms {
   const FoldedNorms* before_;
 };
 
-/// A convolution's weights [out, ...] as they are cast, and its norm's tensors [out].
+/// The weights of a convolution [out, ...], cast as autocast would, and the tensors of its norm [out].
 struct NormToFold {
   at::Tensor weights, weight, bias, running_mean, running_var;
 };
-/// All at once. On the CPU fp32 and fp64, on CUDA bf16 and fp32 weights; the norms in fp32 (fp64 with fp64).
+/// Folds all of them at once. Weights are fp32 or fp64 on the CPU, bf16 or fp32 on CUDA; norms are fp32, or
+/// fp64 with fp64 weights.
 std::vector<FoldedNorms::Folded> fold(const std::vector<NormToFold>& norms, double eps);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// The maps' kernels for autograd.
+// The kernels for feature maps as autograd functions.
 #include "tpgm/nn/fused_norm.h"
 
 #include <ATen/ATen.h>
@@ -12,6 +12,7 @@
 #include "tpgm/core/cuda_stream.h"
 #include "tpgm/core/dtype.h"
 #include "tpgm/kernels/projection.h"
+#include "tpgm/nn/operands.h"
 
 namespace tpgm {
 namespace {
@@ -23,24 +24,12 @@ using torch::autograd::tensor_list;
 
 constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-const BatchNormBackend& backend_of(const at::Tensor& x) {
+const BatchNormBackend& batch_norm_backend(const at::Tensor& x) {
   return x.is_cuda() ? kernels::batch_norm_cuda() : kernels::batch_norm_cpu();
 }
 
 kernels::FeatureMap map_of(const at::Tensor& x) {
   return {dtype_of(x.scalar_type()), x.size(0), x.size(2), x.size(3), x.size(1)};
-}
-
-/// Dense, and aligned to vectors.
-at::Tensor dense(const at::Tensor& map) {
-  const at::Tensor result = map.contiguous(kChannelsLast);
-  return reinterpret_cast<std::uintptr_t>(result.const_data_ptr()) % 16 == 0 ? result
-                                                                             : result.clone(kChannelsLast);
-}
-
-void check_first_derivative() {
-  TORCH_CHECK(!at::GradMode::is_enabled(),
-              "[tpgm] the fused BatchNorm cannot be differentiated twice (create_graph)");
 }
 
 at::Tensor bytes(int64_t count, const at::Tensor& like) {
@@ -82,7 +71,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
                              const AfterNorm& after, const NormOptions& options) {
     const at::Tensor weight = scales.value_or(at::Tensor());
     const c10::DeviceGuard guard(x.device());
-    const auto& backend = backend_of(x);
+    const auto& backend = batch_norm_backend(x);
     const auto map = map_of(x);
     void* stream = current_stream(x.device());
     at::Tensor mean = norm.running_mean, variance = norm.running_var;
@@ -104,7 +93,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
                      after.pool, y.mutable_data_ptr(), bytes_of(trace)},
                     stream);
     context->set_materialize_grads(false);
-    // A shift needs the map for its sign alone.
+    // Without a scale, x is read in the backward pass only for its sign.
     const bool reads_x =
         weight.defined() || (after.relu && !residual.has_value() && after.pool != Pool::kMax);
     context->save_for_backward({reads_x ? x : at::Tensor(), weight, bias, mean, variance, trace});
@@ -118,7 +107,7 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
   }
 
   static tensor_list backward(AutogradContext* context, tensor_list grads) {
-    check_first_derivative();
+    check_first_derivative("the fused BatchNorm");
     tensor_list result(7);
     if (!grads[0].defined()) std::swap(grads[0], grads[1]);
     if (!grads[0].defined()) return result;
@@ -126,10 +115,10 @@ struct FusedNorm : torch::autograd::Function<FusedNorm> {
     const auto& [x, weight, bias, mean, variance, trace] =
         std::tie(saved[0], saved[1], saved[2], saved[3], saved[4], saved[5]);
     const c10::DeviceGuard guard(bias.device());
-    const auto& backend = backend_of(bias);
+    const auto& backend = batch_norm_backend(bias);
     const bool residual = context->saved_data["residual"].toBool();
     for (auto& grad : grads) {
-      if (grad.defined()) grad = dense(grad);
+      if (grad.defined()) grad = dense(grad, kChannelsLast);
     }
     const bool relu = context->saved_data["relu"].toBool(), shift = !weight.defined();
     const auto empty_map = [&] {
@@ -175,8 +164,8 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    check_first_derivative();
-    const at::Tensor dy = dense(grads[0]);
+    check_first_derivative("the fused mean pooling");
+    const at::Tensor dy = dense(grads[0], kChannelsLast);
     const c10::DeviceGuard guard(dy.device());
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options().memory_format(kChannelsLast));
@@ -186,26 +175,26 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
   }
 };
 
-/// Whether the kernels take this map.
-bool suits(const at::Tensor& x) {
+/// Whether the kernels take this feature map.
+bool fits_kernels(const at::Tensor& x) {
   if (!x.is_cuda() || !kernels::tuned_for(x.get_device()) || x.dim() != 4 || x.numel() == 0) return false;
   if (x.numel() / x.size(1) > std::numeric_limits<int32_t>::max() / 2)
-    return false;  // kernels count pixels in int
+    return false;  // the kernels count pixels in int
   const bool known = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat;
   return known && x.size(1) % kernels::batch_norm_cuda().vector(map_of(x).dtype) == 0 &&
-         x.is_contiguous(kChannelsLast) && reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
+         x.is_contiguous(kChannelsLast) && is_aligned(x);
 }
 
 }  // namespace
 
 bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after) {
-  if (norm.bias.scalar_type() != at::kFloat || !suits(x)) return false;
+  if (norm.bias.scalar_type() != at::kFloat || !fits_kernels(x)) return false;
   if (after.pool == Pool::kMean && (x.size(2) < 2 || x.size(3) < 2)) return false;
   return !after.residual.defined() ||
-         (suits(after.residual) && after.residual.scalar_type() == x.scalar_type());
+         (fits_kernels(after.residual) && after.residual.scalar_type() == x.scalar_type());
 }
 
-bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+bool uses_space_to_depth(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
   const int64_t side = weight.size(2);
   return stride == 2 && (side == 3 || side == 7) && weight.size(1) <= 4 && x.size(1) == weight.size(1) &&
          x.is_cuda() && kernels::tuned_for(x.get_device()) &&
@@ -214,8 +203,8 @@ bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride)
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 && x.is_contiguous(kChannelsLast);
 }
 
-at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight) {
-  // With a line and a column of zeros before it the kernel has an even side, and begins at an even pixel.
+at::Tensor space_to_depth_conv2d(const at::Tensor& x, const at::Tensor& weight) {
+  // With a row and a column of zeros in front, the kernel has an even size and starts at an even pixel.
   const c10::DeviceGuard guard(x.device());
   const int64_t cells = (weight.size(2) + 1) / 2, channels = weight.size(1);
   kernels::SpaceToDepth call;
@@ -242,7 +231,7 @@ at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 at::Tensor mean_pool(const at::Tensor& x) {
-  return suits(x) && x.size(2) > 1 && x.size(3) > 1 ? MeanPool::apply(x) : at::avg_pool2d(x, 2);
+  return fits_kernels(x) && x.size(2) > 1 && x.size(3) > 1 ? MeanPool::apply(x) : at::avg_pool2d(x, 2);
 }
 
 void check_values_per_channel(const at::Tensor& x) {
@@ -256,11 +245,8 @@ Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& 
   if (options.training) check_values_per_channel(x);
   TORCH_CHECK(after.relu || (after.pool == Pool::kNone && !after.residual.defined()),
               "[fused_norm] what is pooled or added to goes through the ReLU");
-  const auto given = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional(tensor) : std::nullopt;
-  };
-  auto result =
-      FusedNorm::apply(x, given(norm.weight), norm.bias, given(after.residual), norm, after, options);
+  auto result = FusedNorm::apply(x, if_defined(norm.weight), norm.bias, if_defined(after.residual), norm,
+                                 after, options);
   return {result[0], result[1]};
 }
 

@@ -1,5 +1,5 @@
-// BatchNorm and what follows it as one operation, and other kernels for feature maps; see
-// kernels/batch_norm.h.
+// Fused operations on feature maps: BatchNorm with the residual addition, ReLU and pooling after it, and
+// convolutions of small images by space-to-depth (kernels/batch_norm.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,46 +8,50 @@
 
 namespace tpgm {
 
-/// One tensor under two names, for its two readers: their gradients then meet in the kernel that made it, not
-/// in an addition before that.
+/// One tensor twice, for its two uses (a block and its shortcut). Autograd then passes both gradients to the
+/// kernel that made the tensor, which adds them, and needs no addition of its own.
 struct Twice {
   at::Tensor first, second;
 };
 
-/// What follows a normalisation, in this order.
+/// What follows a norm, in this order.
 struct AfterNorm {
-  at::Tensor residual{};  ///< to add; undefined: none
+  at::Tensor residual{};  ///< is added; undefined: none
   bool relu = true;
-  kernels::Pool pool = kernels::Pool::kNone;  ///< not with a residual
+  kernels::Pool pool = kernels::Pool::kNone;  ///< must be kNone with a residual
 };
 
-/// With `bias` alone it adds that, and no more; see FoldedNorms.
+/// The tensors of a BatchNorm. If only `bias` is defined, the norm is folded (FoldedNorms) and only the bias
+/// is added.
 struct NormTensors {
   at::Tensor weight{}, bias{}, running_mean{}, running_var{}, num_batches_tracked{};
 };
 
 struct NormOptions {
-  bool training = true;  ///< with the batch's statistics, which move the running ones
+  bool training = true;  ///< normalise by the statistics of the batch, and update the running ones
   double momentum = 0.1, eps = 1e-5;
 };
 
-/// True where the operation is worth having: maps of bf16 or fp32 in channels-last order on a GPU that it was
-/// measured on (Hopper or later), with as many channels as vectors need.
+/// True if fused_norm() takes these tensors and is faster than separate operations: feature maps in bf16 or
+/// fp32 and channels-last, on a GPU of Hopper or later, on which it was measured, whose channels fill whole
+/// vectors.
 bool fuses_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after);
 
-/// A convolution of images with few channels, of odd side and stride 2, padded by half its side: the same
-/// as one of stride 1 over maps of 16 channels (kernels::SpaceToDepth), which tensor cores are twice as fast
-/// at. In bf16.
-bool folds_stride(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
-at::Tensor folded_conv2d(const at::Tensor& x, const at::Tensor& weight);
+/// Whether a convolution runs by space-to-depth: in bf16, for images with few channels, with a kernel of odd
+/// size, stride 2 and half the kernel as padding (the stem of a ResNet). It equals a convolution with stride
+/// 1 over feature maps of 16 channels (kernels::SpaceToDepth), which is twice as fast on tensor cores.
+bool uses_space_to_depth(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
+/// That convolution.
+at::Tensor space_to_depth_conv2d(const at::Tensor& x, const at::Tensor& weight);
 
-/// at::avg_pool2d(x, 2), by a kernel of ours where it takes x: LibTorch's is slow on channels-last maps.
+/// at::avg_pool2d(x, 2). Where it can, it runs in our kernel, because LibTorch's is slow in channels-last.
 at::Tensor mean_pool(const at::Tensor& x);
 
-/// Throws if a channel has one value: a batch has no variance then.
+/// Throws if a channel has only one value, and so no variance.
 void check_values_per_channel(const at::Tensor& x);
 
-/// pool(relu(norm(x) + residual)). On the CPU, for tests: channels-last too, fp32 and fp64.
+/// pool(relu(norm(x) + residual)). On the CPU, where only tests call it, it takes channels-last fp32 and
+/// fp64.
 Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
                  const NormOptions& options);
 

@@ -14,6 +14,7 @@
 #include "tpgm/kernels/gemm.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/one_dnn.h"
+#include "tpgm/nn/operands.h"
 
 namespace tpgm {
 namespace {
@@ -23,19 +24,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 constexpr int64_t kAligned = 8;  // elements, 16 bytes
-// Multiply-adds of a product whose algorithm is worth a search, in which it runs some hundreds of times. What
-// is smaller has little to gain beside its launch (a guess; no product below was timed).
+// From so many multiply-adds on, timing the algorithms is worth it, which runs the GEMM some hundreds of
+// times. Smaller GEMMs have little to gain, as their launch dominates (an estimate, not measured).
 constexpr int64_t kWorthTiming = int64_t{1} << 28;
 
-bool suits(const at::Tensor& x) {
+bool has_gemm_kernel(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
 }
 
-bool is_aligned(const at::Tensor& x) {
-  return reinterpret_cast<std::uintptr_t>(x.const_data_ptr()) % 16 == 0;
-}
-
-/// A matrix as kernels take it, or nothing if it does not lie so.
+/// A matrix as an operand of the kernels; nothing if its strides or alignment do not fit.
 std::optional<Gemm::Operand> operand(const at::Tensor& x) {
   for (const bool transposed : {false, true}) {
     const int64_t step = x.stride(transposed ? 0 : 1), stride = x.stride(transposed ? 1 : 0);
@@ -45,9 +42,9 @@ std::optional<Gemm::Operand> operand(const at::Tensor& x) {
   return std::nullopt;
 }
 
-/// Nothing where ATen has to do it, or to say what is wrong.
+/// Nothing if ATen has to compute the GEMM, or has to report what is wrong with the operands.
 std::optional<Gemm> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  if (!suits(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
+  if (!has_gemm_kernel(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
       a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     return std::nullopt;
   const auto left = operand(a), right = operand(b), result = operand(out);
@@ -66,9 +63,9 @@ std::optional<Gemm> product_of(const at::Tensor& out, const at::Tensor& a, const
 void multiply(const Gemm& product, const at::Tensor& out) {
   const c10::DeviceGuard guard(out.device());
   void* stream = current_stream(out.device());
-  // Not a tensor: in deterministic mode that would be filled.
+  // Not a tensor, which LibTorch would fill in deterministic mode.
   const auto workspace = c10::GetAllocator(c10::kCUDA)->allocate(kernels::kGemmWorkspace);
-  // As with convolutions: what is chosen by timing may be another algorithm next time, and round otherwise.
+  // As with convolutions: timing may choose another algorithm in the next run, which rounds differently.
   const auto& context = at::globalContext();
   const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms() &&
                          product.rows * product.cols * product.inner >= kWorthTiming;
@@ -80,10 +77,6 @@ void multiply(const Gemm& product, const at::Tensor& out) {
   }
   kernels::multiply(product, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
                     stream);
-}
-
-std::optional<at::Tensor> given(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
 std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
@@ -100,8 +93,8 @@ struct LinearGemm : torch::autograd::Function<LinearGemm> {
     };
     context->save_for_backward({if_needed(x, weight.requires_grad()), if_needed(weight, x.requires_grad())});
     context->saved_data["bias"] = bias.has_value();
-    // Not a view, which nobody could change in place.
-    return at::_unsafe_view(product(as_rows(x), weight.t(), bias.value_or(at::Tensor())),
+    // Not a view: autograd forbids in-place changes of views that a custom function returns.
+    return at::_unsafe_view(gemm(as_rows(x), weight.t(), bias.value_or(at::Tensor())),
                             with_last(x.sizes(), weight.size(0)));
   }
 
@@ -109,11 +102,10 @@ struct LinearGemm : torch::autograd::Function<LinearGemm> {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = as_rows(grads[0]);
-    const bool again = at::GradMode::is_enabled();  // ATen's can be differentiated once more
+    const bool again = at::GradMode::is_enabled();  // ATen's GEMM has a second derivative
     at::Tensor dx, d_weight, d_bias;
     if (context->needs_input_grad(0))
-      dx = (again ? at::mm(dy, weight) : product(dy, weight))
-               .view(with_last(grads[0].sizes(), weight.size(1)));
+      dx = (again ? at::mm(dy, weight) : gemm(dy, weight)).view(with_last(grads[0].sizes(), weight.size(1)));
     if (context->needs_input_grad(1))
       d_weight = again ? at::mm(dy.t(), as_rows(x)) : weight_gradient(dy, as_rows(x));
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum(0);
@@ -123,8 +115,8 @@ struct LinearGemm : torch::autograd::Function<LinearGemm> {
 
 }  // namespace
 
-at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  if (suits(a)) {
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (has_gemm_kernel(a)) {
     const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
     auto product = product_of(out, a, b);
     const bool plain = !bias.defined();
@@ -135,7 +127,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& b
       return out;
     }
   }
-  if (auto result = one_dnn_product(a, b, bias)) return *result;
+  if (auto result = one_dnn_gemm(a, b, bias)) return *result;
   return bias.defined() ? at::addmm(bias, a, b) : at::mm(a, b);
 }
 
@@ -152,8 +144,8 @@ void gemm_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool a
 }
 
 at::Tensor linear_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if ((suits(x) && x.scalar_type() == weight.scalar_type()) || one_dnn_multiplies(x, weight))
-    return LinearGemm::apply(x, weight, given(bias));
+  if ((has_gemm_kernel(x) && x.scalar_type() == weight.scalar_type()) || runs_in_one_dnn(x, weight))
+    return LinearGemm::apply(x, weight, if_defined(bias));
   return at::linear(x, weight, bias);
 }
 

@@ -1,4 +1,3 @@
-// Fresh weights of transformers.
 #include "tpgm/nn/init.h"
 
 #include <ATen/ATen.h>

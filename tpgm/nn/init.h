@@ -1,4 +1,4 @@
-// How fresh transformers are drawn.
+// Initialises the weights of transformers.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,11 @@
 
 namespace tpgm {
 
+/// Weight 1 and bias 0.
 void init_norm(LayerNormImpl& norm);
 
-/// timm's rule (normal with deviation 0.02), or CLIP's, which narrows with width and depth. Biases are zero.
+/// Draws weights as timm does (normal with standard deviation 0.02) or, with `clip`, as CLIP does: with a
+/// standard deviation that falls with width and depth. Biases are zero.
 void init_blocks(std::vector<TransformerBlock>& blocks, int64_t width, bool clip);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Convolutions, normalisations and MLPs; attention has a file of its own.
+// All layers but attention, which is in attention.cpp.
 #include "tpgm/nn/layers.h"
 
 #include <ATen/ATen.h>
@@ -35,13 +35,13 @@ LinearImpl::LinearImpl(int64_t in, int64_t out, bool with_bias)
 }
 
 at::Tensor LinearImpl::forward(const at::Tensor& x) const {
-  // On a GPU autocast has to see the bias too, which linear_gemm() would hand on as it is.
+  // On a GPU autocast has to cast the bias, too, and linear_gemm() does not.
   return x.is_cpu() ? linear_gemm(x, autocasted(weight), bias) : at::linear(x, autocasted(weight), bias);
 }
 
 at::Tensor LinearImpl::add_to(const at::Tensor& residual, const at::Tensor& x) const {
-  // Autocast has no such product for operands of two types.
-  if (at::autocast::is_autocast_enabled(x.device().type()) || one_dnn_multiplies(x, weight))
+  // addmm_ takes operands of one type, and under autocast there are two.
+  if (at::autocast::is_autocast_enabled(x.device().type()) || runs_in_one_dnn(x, weight))
     return residual + forward(x);
   return (residual.flatten(0, -2) + bias).addmm_(x.flatten(0, -2), weight.t()).view_as(residual);
 }
@@ -63,29 +63,36 @@ at::Tensor LayerNormImpl::forward(const at::Tensor& x) const {
   return at::layer_norm(x, {weight.size(0)}, weight, bias, eps_);
 }
 
-Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride)
-    : weight(register_parameter("weight", allocate({out, in, kernel, kernel}))),
-      stride_(stride),
-      padding_(kernel / 2) {}
+Conv2dImpl::Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups,
+                       bool with_bias)
+    : stride_(stride), padding_(kernel / 2), groups_(groups) {
+  TORCH_CHECK(kernel % 2 == 1, "[Conv2d] no padding keeps the size of a feature map with a kernel of ",
+              kernel, " pixels; for patches that do not overlap see VisionTransformer");
+  TORCH_CHECK(groups > 0 && in % groups == 0 && out % groups == 0, "[Conv2d] ", in, " and ", out,
+              " channels cannot be divided into ", groups, " groups");
+  weight = register_parameter("weight", allocate({out, in / groups, kernel, kernel}));
+  if (with_bias) bias = register_parameter("bias", allocate({out}));
+}
 
-at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), {}); }
+at::Tensor Conv2dImpl::forward(const at::Tensor& x) const { return convolve(x, autocasted(weight), bias); }
 
 at::Tensor Conv2dImpl::convolve(const at::Tensor& x, const at::Tensor& weights,
                                 const at::Tensor& bias) const {
-  // oneDNN writes beyond its workspace in the backward pass of such a one in channels-last, when its channels
-  // do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
+  // In channels-last, oneDNN's backward pass of a strided 1×1 convolution writes beyond its workspace if the
+  // input channels do not fill a vector (uxlfoundation/oneDNN#6035). Without a stride it does not.
   if (x.is_cpu() && weights.size(2) == 1 && stride_ > 1 && weights.size(1) < 16) {
     const at::Tensor pixels = x.slice(2, 0, std::nullopt, stride_).slice(3, 0, std::nullopt, stride_);
-    return at::conv2d(pixels, weights, bias);
+    return at::conv2d(pixels, weights, bias, /*stride=*/1, padding_, /*dilation=*/1, groups_);
   }
+  if (groups_ > 1) return at::conv2d(x, weights, bias, stride_, padding_, /*dilation=*/1, groups_);
   if (x.is_cuda() && weights.size(2) == 1 && stride_ == 1 && weights.scalar_type() == at::kBFloat16 &&
       x.is_contiguous(at::MemoryFormat::ChannelsLast)) {
-    // Channels lie next to each other, so this is a matrix product, and cuBLAS is the faster one at those.
-    // Not in fp32, where convolutions may use TF32 and products by default may not.
+    // The channels of a pixel lie next to each other, so this is a GEMM, and cuBLAS is faster at it than
+    // cuDNN. Not in fp32, where convolutions may use TF32 and GEMMs by default may not.
     return at::linear(x.permute({0, 2, 3, 1}), weights.flatten(1), bias).permute({0, 3, 1, 2});
   }
-  if (multiplies_pixels(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);
-  if (!bias.defined() && folds_stride(x, weights, stride_)) return folded_conv2d(x, weights);
+  if (conv_runs_as_gemm(x, weights, stride_)) return conv_gemm(x, weights, bias, stride_);
+  if (!bias.defined() && uses_space_to_depth(x, weights, stride_)) return space_to_depth_conv2d(x, weights);
   return at::conv2d(x, weights, bias, stride_, padding_);
 }
 
@@ -157,7 +164,7 @@ Activation parse_activation(const std::string& text) {
 
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   if (activation == Activation::kGelu) return at::gelu(x);
-  // silu(cx)/c: one pass less than with a sigmoid, and one tensor less to keep for the gradient.
+  // silu(cx) / c = x·sigmoid(cx), with one pass fewer and one tensor fewer kept for the gradient.
   constexpr double kScale = 1.702;
   return at::silu(x * kScale) * (1 / kScale);
 }

@@ -1,6 +1,6 @@
-// The layers that the models are made of: torch::nn's in function and in names, but allocated without being
-// initialised (weights are about to be read), on any device, and with BatchNorms that evaluation takes into
-// the convolutions.
+// The layers of our models. They compute what the layers of torch::nn compute, with the same names of
+// parameters, but are not initialised (weights are about to be loaded), can be made on any device, and have
+// fast paths: fused and folded norms, packed attention, and GEMMs by the fastest library.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,8 @@
 
 namespace tpgm {
 
-/// New parameters and buffers of this thread are made on `device` while it lives, as with Python's
-/// `with torch.device(...)`. On kMeta a model of any size takes no memory and no time.
+/// While an object lives, its thread makes new parameters and buffers on `device`, as `with
+/// torch.device(...)` does in Python. On kMeta a model of any size takes no memory and no time.
 class OnDevice {
  public:
   explicit OnDevice(c10::Device device);
@@ -33,16 +33,17 @@ class OnDevice {
 /// An uninitialised fp32 tensor for a parameter or buffer.
 at::Tensor allocate(at::IntArrayRef sizes);
 
-/// What autocast casts of a module: the weights of its Linears and Conv2ds.
+/// The tensors of a module that autocast casts: the weights of Linears and Conv2ds.
 std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
-/// Biases that go into the product itself: of its TransformerBlocks' first products.
+/// The biases that are added inside a GEMM: those of the first GEMM of attention and MLP in
+/// TransformerBlocks.
 std::vector<at::Tensor> gemm_biases(const torch::nn::Module& module);
 
 enum class Activation { kGelu, kQuickGelu };
 /// "gelu", "quick_gelu"; throws for others.
 Activation parse_activation(const std::string& text);
 
-/// GELU (with erf), or OpenAI's x·sigmoid(1.702x).
+/// GELU (by erf), or OpenAI's approximation x·sigmoid(1.702x).
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
 /// y = x Wᵀ + b. weight [out, in], bias [out].
@@ -50,7 +51,7 @@ class LinearImpl : public torch::nn::Module {
  public:
   LinearImpl(int64_t in, int64_t out, bool with_bias = true);
   at::Tensor forward(const at::Tensor& x) const;
-  /// residual + forward(x), in one pass less over the result.
+  /// residual + forward(x), with one pass fewer over the result where the GEMM can add.
   at::Tensor add_to(const at::Tensor& residual, const at::Tensor& x) const;
   /// activation(forward(x)).
   at::Tensor activated(Activation activation, const at::Tensor& x) const;
@@ -59,7 +60,7 @@ class LinearImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Linear);
 
-/// Over the last dimension.
+/// Layer normalisation over the last dimension.
 class LayerNormImpl : public torch::nn::Module {
  public:
   LayerNormImpl(int64_t width, double eps);
@@ -73,26 +74,29 @@ class LayerNormImpl : public torch::nn::Module {
 };
 TORCH_MODULE(LayerNorm);
 
-/// weight [out, in, kernel, kernel], no bias; padded so that stride 1 keeps the size.
+/// A convolution with weight [out, in / groups, kernel, kernel] and, with `with_bias`, bias [out]. It pads by
+/// half the kernel, so that the feature map keeps its size with stride 1; kernels of even size throw. With
+/// groups it runs in ATen's convolution; a norm is folded only into a convolution without a bias.
 class Conv2dImpl : public torch::nn::Module {
  public:
-  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
+  Conv2dImpl(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t groups = 1,
+             bool with_bias = false);
   at::Tensor forward(const at::Tensor& x) const;
-  /// With other weights of the same shape, and a bias.
+  /// forward() with other weights of the same shape, and another bias [out] or none.
   at::Tensor convolve(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& bias) const;
-  /// Pixels on a side of the result, of a map with `side`.
+  /// Pixels on a side of the result for a feature map with `side` pixels.
   int64_t side_after(int64_t side) const { return (side - 1) / stride_ + 1; }
-  /// Multiply-adds on such a map.
+  /// Multiply-adds for one feature map with `side` pixels on a side.
   int64_t multiply_adds(int64_t side) const;
 
-  at::Tensor weight;
+  at::Tensor weight, bias;  ///< bias may be undefined
 
  private:
-  int64_t stride_, padding_;
+  int64_t stride_, padding_, groups_;
 };
 TORCH_MODULE(Conv2d);
 
-/// As torch::nn's with its defaults: momentum 0.1, eps 1e-5, running statistics.
+/// torch::nn::BatchNorm2d with its defaults: momentum 0.1, eps 1e-5, running statistics.
 class BatchNorm2dImpl : public torch::nn::Module {
  public:
   static constexpr double kEps = 1e-5;
@@ -104,18 +108,18 @@ class BatchNorm2dImpl : public torch::nn::Module {
 };
 TORCH_MODULE(BatchNorm2d);
 
-/// norm(conv(x)) and what follows: one operation more than the convolution where fuses_norm() says so; less
-/// where FoldedNorms has the two.
+/// norm(conv(x)) and what follows it: a convolution and one fused operation if fuses_norm() is true, or a
+/// convolution with folded weights and what follows if FoldedNorms has the pair.
 Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
-/// Attention from x to itself, with one packed projection. qkv.weight [3·width, width]: queries, keys,
-/// values. q, k and v are views of the projection's output, and their gradients enter its matrix products as
-/// they are; they are stacked before on a GPU where rows are few (kFewRows in attention.cpp), and where
-/// oneDNN multiplies.
+/// Self-attention with one packed projection: qkv.weight [3·width, width] has queries, keys and values. q, k
+/// and v are views of the projection's output. Their gradients go into separate GEMMs; on a GPU with few rows
+/// (kFewRows in attention.cpp) and in oneDNN they are stacked first, for one GEMM.
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(int64_t width, int64_t heads);
-  /// [batch, tokens, width] → the same, still to be projected. `causal`: no token sees a later one.
+  /// The output before `proj`, [batch, tokens, width] → the same shape. `causal`: tokens do not attend to
+  /// later ones.
   at::Tensor attend(const at::Tensor& x, bool causal);
   at::Tensor forward(const at::Tensor& x, bool causal) { return proj->forward(attend(x, causal)); }
 
@@ -133,29 +137,29 @@ struct TransformerOptions {
   bool causal = false;
 };
 
-/// The residual stream of a transformer: x, and a branch that is added when the sum is asked for. Most often
-/// a normalisation asks, and on some GPUs that is one pass with the addition; see residual.h.
+/// The residual stream of a transformer: x, and the output of a branch that is not added yet. The addition is
+/// delayed until the next norm, because on some GPUs one kernel does both (residual.h).
 class Residual {
  public:
   explicit Residual(at::Tensor x) : x_(std::move(x)) {}
-  /// x + linear(input) from now on.
+  /// Adds linear(input) to x, now or with the next norm.
   void add(const Linear& linear, at::Tensor input);
-  /// norm(x), for a branch.
+  /// norm(x), the input of a branch.
   at::Tensor normed(const LayerNorm& norm);
-  /// x has only its first `count` tokens from now on.
+  /// Drops all but the first `count` tokens.
   void keep_first(int64_t count);
   at::Tensor sum();
 
  private:
   at::Tensor x_, input_;
-  Linear linear_{nullptr};  // of what is still to be added: linear_(input_)
+  Linear linear_{nullptr};  // linear_(input_) is still to be added
 };
 
 /// x + attn(norm1(x)), then x + mlp(norm2(x)).
 class TransformerBlockImpl : public torch::nn::Module {
  public:
   explicit TransformerBlockImpl(const TransformerOptions& options);
-  /// Of a result from which only the first tokens are `wanted`, the others are not computed. 0: all are.
+  /// Computes only the first `wanted` tokens of the result; 0: all.
   void forward(Residual& x, int64_t wanted = 0);
 
   LayerNorm norm1{nullptr}, norm2{nullptr};
@@ -171,13 +175,14 @@ TORCH_MODULE(TransformerBlock);
 /// Registers `depth` blocks as "blocks.0", "blocks.1", ... in `owner`.
 std::vector<TransformerBlock> make_blocks(torch::nn::Module& owner, const TransformerOptions& options);
 
-/// x through the first `count` blocks. `recompute`: keep only each block's input for the backward pass, and
-/// run the block again there; see recompute.h. `wanted`: how many tokens of the result are, 0 for all; others
-/// may be missing.
+/// Runs x through the first `count` blocks. With `recompute`, only the inputs of blocks are kept for the
+/// backward pass (recompute.h). `wanted`: only so many first tokens of the result are needed, and others may
+/// be missing; 0: all.
 at::Tensor run_blocks(std::vector<TransformerBlock>& blocks, const at::Tensor& x, size_t count,
                       bool recompute, int64_t wanted = 0);
 
-/// CLIP's pooling of a ResNet's last map: the mean, as a token before the pixels, asks all of them.
+/// CLIP's attention pooling of the last feature map of a ResNet: the mean over pixels is a token before the
+/// pixels, and its query attends to all of them.
 class AttentionPoolImpl : public torch::nn::Module {
  public:
   /// position [pixels + 1, width].

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "tpgm/nn/gemm.h"
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/testing.h"
 
 namespace tpgm {
@@ -20,25 +21,24 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// Multiply-adds of a product that is worth oneDNN's longer way there (on an EPYC, one thread and two).
+// From so many multiply-adds on, oneDNN pays off despite its higher overhead per call (measured on an EPYC
+// with one and two threads).
 constexpr int64_t kWorthOneDnn = int64_t{1} << 25;
 
-// Pixels of the result in all of the batch up to which products are faster, for weights of one pixel and for
-// windows of several, which have to be written out first (on an EPYC, in ResNet-50's steps).
+// Up to so many pixels of the result in the whole batch, a GEMM is faster than a convolution: for 1×1
+// kernels, and for larger ones, whose windows have to be written out first (measured on an EPYC in training
+// steps of a ResNet-50).
 constexpr int64_t kFewPixels = 512, kFewWindows = 128;
 
 thread_local int always_one_dnn = 0;
-
-std::optional<at::Tensor> given(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional(tensor) : std::nullopt;
-}
 
 using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& bias, std::string_view unit,
                                 c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-/// x weightᵀ + bias by oneDNN, as torch.compile calls it; nothing if LibTorch has none, or another one.
+/// LibTorch's operator for x weightᵀ + bias in oneDNN, which torch.compile uses; nothing if this LibTorch has
+/// none, or one with other arguments.
 const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
   static const auto found = []() -> std::optional<c10::TypedOperatorHandle<InnerProduct>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -52,8 +52,8 @@ const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
   return found;
 }
 
-/// Whether this is a CPU where oneDNN was seen to be faster than MKL, whose kernels for others than Intel's
-/// are slower. Without AVX-512 oneDNN's were slower in places.
+/// Whether oneDNN is faster than MKL on this CPU. MKL has slower kernels for CPUs of other vendors than
+/// Intel; without AVX-512, oneDNN is slower for some shapes.
 bool one_dnn_is_faster() {
 #if defined(__x86_64__)
   static const bool faster = at::hasMKL() && !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
@@ -63,26 +63,26 @@ bool one_dnn_is_faster() {
 #endif
 }
 
-/// Pixels of a line of the result; sides are odd.
+/// The number of output pixels along a side of `pixels`, for kernels of odd size.
 int64_t after(int64_t pixels, int64_t stride) { return (pixels - 1) / stride + 1; }
 
-at::Tensor channels_behind(const at::Tensor& maps) { return maps.permute({0, 2, 3, 1}); }
-at::Tensor channels_before(const at::Tensor& maps) { return maps.permute({0, 3, 1, 2}); }
+at::Tensor channels_last(const at::Tensor& x) { return x.permute({0, 2, 3, 1}); }
+at::Tensor channels_first(const at::Tensor& x) { return x.permute({0, 3, 1, 2}); }
 
-at::Tensor weight_rows(const at::Tensor& weight) { return channels_behind(weight).flatten(1); }
+at::Tensor weight_rows(const at::Tensor& weight) { return channels_last(weight).flatten(1); }
 
-/// What each pixel of the result sees of x, a row for each.
+/// im2col: the window of x for each pixel of the result, as rows.
 at::Tensor windows(const at::Tensor& x, int64_t side, int64_t stride) {
   const int64_t pad = side / 2;
-  at::Tensor seen = channels_behind(x);
-  if (pad > 0) seen = at::constant_pad_nd(seen, {0, 0, pad, pad, pad, pad});
-  return seen.unfold(1, side, stride)
+  at::Tensor padded = channels_last(x);
+  if (pad > 0) padded = at::constant_pad_nd(padded, {0, 0, pad, pad, pad, pad});
+  return padded.unfold(1, side, stride)
       .unfold(2, side, stride)
       .permute({0, 1, 2, 4, 5, 3})
       .reshape({-1, side * side * x.size(1)});
 }
 
-/// The way back: maps like x, each pixel the sum of what the windows have of it.
+/// col2im, the transpose of windows(): adds up the rows into a feature map of the shape of x.
 at::Tensor sum_of_windows(const at::Tensor& rows, const at::Tensor& x, int64_t side, int64_t stride) {
   const int64_t pad = side / 2, height = x.size(2), width = x.size(3);
   const int64_t down = after(height, stride), along = after(width, stride);
@@ -95,7 +95,7 @@ at::Tensor sum_of_windows(const at::Tensor& rows, const at::Tensor& x, int64_t s
           .add_(parts.select(3, i).select(3, j));
     }
   }
-  return channels_before(sums.narrow(1, pad, height).narrow(2, pad, width).contiguous());
+  return channels_first(sums.narrow(1, pad, height).narrow(2, pad, width).contiguous());
 }
 
 struct ConvGemm : torch::autograd::Function<ConvGemm> {
@@ -105,9 +105,9 @@ struct ConvGemm : torch::autograd::Function<ConvGemm> {
     context->saved_data["stride"] = stride;
     context->saved_data["bias"] = bias.has_value();
     const at::Tensor rows =
-        product(windows(x, weight.size(2), stride), weight_rows(weight).t(), bias.value_or(at::Tensor()));
-    // Detached, as nobody could change a view in place.
-    return channels_before(
+        gemm(windows(x, weight.size(2), stride), weight_rows(weight).t(), bias.value_or(at::Tensor()));
+    // Detached: autograd forbids in-place changes of views that a custom function returns.
+    return channels_first(
                rows.view({x.size(0), after(x.size(2), stride), after(x.size(3), stride), rows.size(1)}))
         .detach();
   }
@@ -119,20 +119,20 @@ struct ConvGemm : torch::autograd::Function<ConvGemm> {
     const bool for_x = context->needs_input_grad(0), for_weight = context->needs_input_grad(1);
     at::Tensor dx, d_weight, d_bias;
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) d_bias = dy.sum({0, 2, 3});
-    if (at::GradMode::is_enabled()) {  // the convolution's can be differentiated once more
+    if (at::GradMode::is_enabled()) {  // ATen's convolution has a second derivative
       std::tie(dx, d_weight, std::ignore) = at::convolution_backward(
           dy, x, weight, std::nullopt, {stride, stride}, {side / 2, side / 2}, {1, 1}, /*transposed=*/false,
           {0, 0}, /*groups=*/1, {for_x, for_weight, false});
       return {dx, d_weight, d_bias, {}};
     }
-    const at::Tensor rows = as_rows(channels_behind(dy));
+    const at::Tensor rows = as_rows(channels_last(dy));
     if (for_weight) {
       const at::Tensor gradient = weight_gradient(rows, windows(x, side, stride));
-      d_weight = channels_before(gradient.view({weight.size(0), side, side, weight.size(1)}));
+      d_weight = channels_first(gradient.view({weight.size(0), side, side, weight.size(1)}));
     }
     if (for_x) {
-      const at::Tensor gradient = product(rows, weight_rows(weight));
-      dx = side == 1 && stride == 1 ? channels_before(gradient.view_as(channels_behind(x)))
+      const at::Tensor gradient = gemm(rows, weight_rows(weight));
+      dx = side == 1 && stride == 1 ? channels_first(gradient.view_as(channels_last(x)))
                                     : sum_of_windows(gradient, x, side, stride);
     }
     return {dx, d_weight, d_bias, {}};
@@ -144,8 +144,7 @@ struct ConvGemm : torch::autograd::Function<ConvGemm> {
 AlwaysOneDnn::AlwaysOneDnn() { ++always_one_dnn; }
 AlwaysOneDnn::~AlwaysOneDnn() { --always_one_dnn; }
 
-bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols,
-                        int64_t inner) {
+bool runs_in_one_dnn(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols, int64_t inner) {
   if (!a.is_cpu() || a.scalar_type() != at::kFloat || other != at::kFloat ||
       at::autocast::is_autocast_enabled(at::kCPU) || rows * cols * inner == 0)
     return false;
@@ -153,30 +152,30 @@ bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows,
   return worth && at::globalContext().userEnabledMkldnn() && inner_product();
 }
 
-bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight) {
-  return one_dnn_multiplies(x, weight.scalar_type(), x.numel() / std::max<int64_t>(1, weight.size(1)),
-                            weight.size(0), weight.size(1));
+bool runs_in_one_dnn(const at::Tensor& x, const at::Tensor& weight) {
+  return runs_in_one_dnn(x, weight.scalar_type(), x.numel() / std::max<int64_t>(1, weight.size(1)),
+                         weight.size(0), weight.size(1));
 }
 
-// It would copy an `a` that is not dense.
-std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
-  if (!one_dnn_multiplies(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
+std::optional<at::Tensor> one_dnn_gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+  if (!runs_in_one_dnn(a, b.scalar_type(), a.size(0), b.size(1), a.size(1)) || a.size(1) != b.size(0) ||
       !a.is_contiguous() || !(b.is_contiguous() || b.t().is_contiguous()))
     return std::nullopt;
   if (bias.defined() && (bias.scalar_type() != at::kFloat || bias.sizes() != at::IntArrayRef{b.size(1)} ||
-                         !bias.is_contiguous()))  // its strides would not be looked at
+                         !bias.is_contiguous()))  // the operator ignores its strides
     return std::nullopt;
-  return inner_product()->call(a, b.t(), given(bias), "none", c10::List<std::optional<at::Scalar>>(), "");
+  return inner_product()->call(a, b.t(), if_defined(bias), "none", c10::List<std::optional<at::Scalar>>(),
+                               "");
 }
 
 at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  // MKL is slow where the result is wider than high. oneDNN is not, but takes dyᵀ only as a copy.
+  // MKL is slow if the result has more columns than rows. oneDNN is not, but needs a copy of dyᵀ.
   const int64_t rows = dy.size(0), high = dy.size(1), wide = x.size(1);
-  const bool copies = wide > high && one_dnn_multiplies(dy, x.scalar_type(), high, wide, rows);
-  return product(copies ? dy.t().contiguous() : dy.t(), x);
+  const bool copies = wide > high && runs_in_one_dnn(dy, x.scalar_type(), high, wide, rows);
+  return gemm(copies ? dy.t().contiguous() : dy.t(), x);
 }
 
-bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
+bool conv_runs_as_gemm(const at::Tensor& x, const at::Tensor& weight, int64_t stride) {
   const int64_t side = weight.size(2), channels = weight.size(1);
   if (!x.is_cpu() || !x.is_contiguous(at::MemoryFormat::ChannelsLast) ||
       !weight.is_contiguous(at::MemoryFormat::ChannelsLast) || x.size(1) != channels ||
@@ -184,11 +183,11 @@ bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t st
     return false;
   const int64_t pixels = x.size(0) * after(x.size(2), stride) * after(x.size(3), stride);
   return pixels <= (side == 1 ? kFewPixels : kFewWindows) &&
-         one_dnn_multiplies(x, weight.scalar_type(), pixels, weight.size(0), side * side * channels);
+         runs_in_one_dnn(x, weight.scalar_type(), pixels, weight.size(0), side * side * channels);
 }
 
 at::Tensor conv_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride) {
-  return ConvGemm::apply(x, weight, given(bias), stride);
+  return ConvGemm::apply(x, weight, if_defined(bias), stride);
 }
 
 }  // namespace tpgm

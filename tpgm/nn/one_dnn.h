@@ -1,5 +1,5 @@
-// What runs in oneDNN, which is faster than MKL at large fp32 GEMMs on CPUs with AVX-512 that are not
-// Intel's. All that depends on the CPU's vendor asks one_dnn_multiplies(); elsewhere it is always false.
+// GEMMs and convolutions that run in oneDNN: on non-Intel CPUs with AVX-512, large fp32 GEMMs are faster
+// there than in MKL. runs_in_one_dnn() decides, and is false on all other machines.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,26 +10,26 @@
 
 namespace tpgm {
 
-/// Whether the product [rows, inner] · [inner, cols] of `a` and a tensor of type `other` runs in oneDNN if
-/// both are dense.
-bool one_dnn_multiplies(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols, int64_t inner);
-/// The same of x [..., in] · weightᵀ [in, out].
-bool one_dnn_multiplies(const at::Tensor& x, const at::Tensor& weight);
-
-/// a · b + bias as product() has it; nothing where oneDNN does not run, or would copy an `a` that is not
+/// Whether a [rows, inner] · b [inner, cols] runs in oneDNN, where `b` has the type `other`. Both must be
 /// dense.
-std::optional<at::Tensor> one_dnn_product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
+bool runs_in_one_dnn(const at::Tensor& a, at::ScalarType other, int64_t rows, int64_t cols, int64_t inner);
+/// Whether x [..., in] · weightᵀ [in, out] runs in oneDNN.
+bool runs_in_one_dnn(const at::Tensor& x, const at::Tensor& weight);
 
-/// dyᵀ · x, of dy [rows, out] and x [rows, in]: the gradient of weights [out, in]. Takes no gradient itself.
+/// a · b + bias, as gemm() (gemm.h). Nothing if it does not run in oneDNN, or if `a` is not dense, as oneDNN
+/// would copy it.
+std::optional<at::Tensor> one_dnn_gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias);
+
+/// The gradient of weights [out, in]: dyᵀ · x for dy [rows, out] and x [rows, in]. Not differentiable.
 at::Tensor weight_gradient(const at::Tensor& dy, const at::Tensor& x);
 
-/// Whether a convolution of few pixels is worth computing as a product: in channels-last, where that runs in
-/// oneDNN. oneDNN's convolutions lay their weights out anew in every call, and their gradients back, which
-/// takes as long for a few pixels as for many; products take both as they lie.
-bool multiplies_pixels(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
+/// Whether a convolution runs as a GEMM in oneDNN: in channels-last, for few pixels. oneDNN's convolutions
+/// reorder weights and their gradients in every call, which takes as long for few pixels as for many; its
+/// GEMM takes them as they are.
+bool conv_runs_as_gemm(const at::Tensor& x, const at::Tensor& weight, int64_t stride);
 
-/// x [batch, in, height, width] with weight [out, in, side, side], whose side is odd, padded by half of it,
-/// plus `bias` [out] where it is defined; for autograd.
+/// A differentiable convolution as a GEMM: x [batch, in, height, width], padded by half the side, with weight
+/// [out, in, side, side] of odd side, plus `bias` [out] if it is defined.
 at::Tensor conv_gemm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, int64_t stride);
 
 }  // namespace tpgm

@@ -76,7 +76,7 @@ at::Tensor value_in(at::ScalarType type, const at::Tensor& tensor) {
 
 CastWeights::CastWeights(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases)
     : before_(cast_weights) {
-  // Apart: a gradient that one of them takes would be computed for all.
+  // Apart: autograd computes the gradients of a function for all of its arguments if one needs them.
   std::vector<at::Tensor> trained, frozen;
   for (const auto& weight : weights) {
     if (!is_cast(weight)) continue;

@@ -1,4 +1,4 @@
-// Mixed precision and memory formats: what to compute in, and how images lie in memory.
+// Mixed precision (autocast) and memory formats (channels-last).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,15 +20,16 @@ struct AutocastState {
   c10::ScalarType dtype = c10::ScalarType::BFloat16;
   bool cached = true;  // cast each weight once, not at each use
 
-  /// Of this thread.
+  /// The state of this thread.
   static AutocastState current(c10::DeviceType device);
-  /// For a part that runs without a graph first and with one later: a cached cast would have none.
+  /// For code that runs first without an autograd graph and then with one (recompute.h): the second run must
+  /// not reuse cached casts of the first, which have no graph.
   AutocastState without_cache() const;
 };
 
-/// While it lives, matrix products and convolutions compute in `dtype` (bf16 by default) and what needs the
-/// range or the digits in fp32, as torch.autocast chooses. Parameters stay fp32: they are the masters that
-/// the optimizer and every method work on. End it before backward(), as in Python.
+/// torch.autocast for C++: while an object lives, GEMMs and convolutions compute in `dtype`, and operations
+/// that need range or precision in fp32. Parameters stay fp32; optimizers and methods work on these master
+/// weights. As in Python, destroy it before backward().
 class Autocast {
  public:
   explicit Autocast(c10::DeviceType device, c10::ScalarType dtype = c10::ScalarType::BFloat16);
@@ -41,16 +42,16 @@ class Autocast {
   AutocastState before_;
 };
 
-/// `tensor` as autocast gives it to a matrix product; itself without autocast.
+/// `tensor` cast as autocast casts the operands of a GEMM; itself without autocast.
 at::Tensor autocasted(const at::Tensor& tensor);
 
-/// The values of `tensor` in `type`, for an autograd function that has the gradient in a type of its own.
+/// The values of `tensor` in `type`, for autograd functions that compute its gradient themselves.
 at::Tensor value_in(c10::ScalarType type, const at::Tensor& tensor);
 
-/// While it lives, autocasted() gives this thread copies of these weights that were cast together, in a
-/// launch or two, and so are their gradients on the way back; value_in() gives it copies of the biases.
-/// Autocast by itself takes two launches for each, which in a large model are as long as the smallest of its
-/// convolutions. Does nothing on the CPU or without autocast.
+/// Casts these weights together, in one or two launches, and casts their gradients back together. While an
+/// object lives, autocasted() returns the cast weights in this thread, and value_in() the cast biases.
+/// Autocast itself launches two kernels per weight, each of which takes as long as the smallest convolutions
+/// of a model. It does nothing on the CPU or without autocast.
 class CastWeights {
  public:
   explicit CastWeights(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases = {});
@@ -68,9 +69,9 @@ class CastWeights {
   const CastWeights* before_;
 };
 
-/// Lays out the weights of convolutions as NHWC, in place; parameters keep their identity. Give the model
-/// images in the same format (images.contiguous(at::MemoryFormat::ChannelsLast)) and everything between stays
-/// in it. Do this before an anchor is taken.
+/// Changes the weights of convolutions to channels-last (NHWC) in place; parameters keep their identity. With
+/// images in the same format (images.contiguous(at::MemoryFormat::ChannelsLast)), all activations are
+/// channels-last. Call it before an anchor is taken.
 void to_channels_last(torch::nn::Module& module);
 
 }  // namespace tpgm

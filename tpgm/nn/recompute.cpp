@@ -1,13 +1,12 @@
-// A part of a model that runs again for its gradient.
 #include "tpgm/nn/recompute.h"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
 #include <utility>
 
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm {
@@ -16,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-// What the second run needs beside tensors, in the form that a graph can hold.
+// What the second run needs besides tensors, in a form that an autograd graph can hold.
 struct Kept : torch::CustomClassHolder {
   std::function<at::Tensor(const at::Tensor&)> run;
   AutocastState autocast;
@@ -34,8 +33,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "[tpgm] what is recomputed cannot be differentiated twice (create_graph)");
+    check_first_derivative("a recomputed part (activation checkpointing)");
     auto inputs = context->get_saved_variables();
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
     inputs[0] = inputs[0].detach().requires_grad_(context->needs_input_grad(0));
@@ -54,7 +52,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     size_t next = 0;
     for (const auto& input : inputs)
       result.push_back(input.requires_grad() ? std::move(found[next++]) : at::Tensor());
-    result.emplace_back();  // of `kept`
+    result.emplace_back();  // for `kept`
     return result;
   }
 };

@@ -1,4 +1,4 @@
-// Activation checkpointing: memory for time.
+// Activation checkpointing: trades time for memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace tpgm {
 
-/// run(x), keeping nothing of it but x: the backward pass runs it again to get its gradients. `parameters`
-/// are all tensors inside `run` that need a gradient. `run` must give the same result twice (no dropout),
-/// and be callable as long as the graph lives. Without a gradient to compute it is run(x) alone.
+/// Returns run(x) and keeps only x for the backward pass, which calls `run` again to compute gradients.
+/// `parameters` are all tensors inside `run` that need a gradient. `run` must give the same result twice (no
+/// dropout), and must stay callable as long as the graph lives. Without gradients this is just run(x).
 ///
-/// Autocast is as it was, at the second time too. It cannot be differentiated twice.
+/// The second call runs with the autocast state of the first. The result has no second derivative.
 at::Tensor recomputed(const std::function<at::Tensor(const at::Tensor&)>& run, const at::Tensor& x,
                       const std::vector<at::Tensor>& parameters);
 

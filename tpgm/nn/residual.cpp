@@ -1,4 +1,4 @@
-// A transformer's passes around its matrix products, for autograd.
+// The passes between the GEMMs of a transformer as autograd functions.
 #include "tpgm/nn/residual.h"
 
 #include <ATen/ATen.h>
@@ -13,6 +13,7 @@
 #include "tpgm/core/dtype.h"
 #include "tpgm/kernels/projection.h"
 #include "tpgm/nn/gemm.h"
+#include "tpgm/nn/operands.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/testing.h"
 
@@ -25,34 +26,23 @@ using torch::autograd::tensor_list;
 
 thread_local int fuse_on_cpu = 0;
 
-const ResidualBackend& backend_of(const at::Tensor& x) {
+const ResidualBackend& residual_backend(const at::Tensor& x) {
   return x.is_cuda() ? kernels::residual_cuda() : kernels::residual_cpu();
 }
 
-bool suits(const at::Tensor& x, int64_t cols) {
+bool has_kernels(const at::Tensor& x, int64_t cols) {
   if (x.is_cpu()) return fuse_on_cpu > 0;
-  return x.is_cuda() && kernels::tuned_for(x.get_device()) && cols % backend_of(x).multiple_of == 0;
-}
-
-// What the kernels take: dense, and aligned to their vectors.
-at::Tensor dense(const at::Tensor& x) {
-  const at::Tensor rows = x.contiguous();
-  return reinterpret_cast<std::uintptr_t>(rows.const_data_ptr()) % 16 == 0 ? rows : rows.clone();
+  return x.is_cuda() && kernels::tuned_for(x.get_device()) && cols % residual_backend(x).multiple_of == 0;
 }
 
 const void* data(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 void* out(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
 
 at::Tensor scratch_for(const at::Tensor& x, int64_t cols, int sums) {
-  return at::empty({backend_of(x).scratch_bytes(cols, sums)}, x.options().dtype(at::kByte));
+  return at::empty({residual_backend(x).scratch_bytes(cols, sums)}, x.options().dtype(at::kByte));
 }
 
 at::ScalarType sum_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
-
-void check_first_derivative() {
-  TORCH_CHECK(!at::GradMode::is_enabled(),
-              "[tpgm] the fused passes of a transformer cannot be differentiated twice (create_graph)");
-}
 
 struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   static tensor_list forward(AutogradContext* context, const at::Tensor& stream, const at::Tensor& weight,
@@ -79,7 +69,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     args.normed = out(normed);
     args.mean = out(mean);
     args.rstd = out(rstd);
-    backend_of(x).add_layer_norm(args, current_stream(x.device()));
+    residual_backend(x).add_layer_norm(args, current_stream(x.device()));
     context->save_for_backward({sum, mean, rstd, weight});
     context->saved_data["branch"] = added.defined();
     context->saved_data["bias"] = constant.defined();
@@ -88,13 +78,13 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    check_first_derivative();
+    check_first_derivative("a fused pass of a transformer");
     const auto saved = context->get_saved_variables();
     const at::Tensor sum = dense(saved[0]), weight = dense(saved[3]);
     const c10::DeviceGuard guard(sum.device());
     const bool with_branch = context->saved_data["branch"].toBool();
     const bool with_bias = context->saved_data["bias"].toBool();
-    // Nobody who takes the sum alone comes here, so it may cost a pass.
+    // Rare: models that use only the sum do not call this function. A pass over zeros is cheap enough.
     const at::Tensor d_normed = grads[1].defined() ? dense(grads[1]) : at::zeros_like(sum);
     const at::Tensor d_sum = grads[0].defined() ? dense(grads[0]) : at::Tensor();
     const bool one_type = d_normed.scalar_type() == sum.scalar_type();
@@ -119,7 +109,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     args.d_shift = out(d_shift);
     args.d_bias = out(d_bias);
     const at::Tensor scratch = scratch_for(sum, args.cols, 3);
-    backend_of(sum).add_layer_norm_backward(args, out(scratch), current_stream(sum.device()));
+    residual_backend(sum).add_layer_norm_backward(args, out(scratch), current_stream(sum.device()));
     return {dx, d_weight, d_shift, d_branch, d_bias, {}, {}};
   }
 };
@@ -128,7 +118,7 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const at::Tensor& bias, int64_t unit) {
     const c10::DeviceGuard guard(x.device());
-    const at::Tensor before = product(as_rows(x), weight.t(), value_in(x.scalar_type(), bias));
+    const at::Tensor before = gemm(as_rows(x), weight.t(), value_in(x.scalar_type(), bias));
     const at::Tensor y = at::empty_like(before);
     kernels::Activate args;
     args.dtype = dtype_of(x.scalar_type());
@@ -137,7 +127,7 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
     args.cols = before.size(1);
     args.x = data(before);
     args.y = out(y);
-    backend_of(x).activate(args, current_stream(x.device()));
+    residual_backend(x).activate(args, current_stream(x.device()));
     context->save_for_backward({x, weight, before});
     context->saved_data["unit"] = unit;
     context->saved_data["bias"] = bias.scalar_type();
@@ -147,7 +137,7 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& grads) {
-    check_first_derivative();
+    check_first_derivative("a fused pass of a transformer");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], &before = saved[2];
     const c10::DeviceGuard guard(x.device());
@@ -163,10 +153,10 @@ struct LinearAct : torch::autograd::Function<LinearAct> {
     args.dy = data(dy);
     args.d_bias = out(d_bias);
     const at::Tensor scratch = scratch_for(x, args.cols, 1);
-    backend_of(x).activate_backward(args, out(scratch), current_stream(x.device()));
+    residual_backend(x).activate_backward(args, out(scratch), current_stream(x.device()));
     at::Tensor dx, d_weight;
-    if (context->needs_input_grad(0)) dx = product(d_before, weight).view(x.sizes());
-    if (context->needs_input_grad(1)) d_weight = product(d_before.t(), as_rows(x));
+    if (context->needs_input_grad(0)) dx = gemm(d_before, weight).view(x.sizes());
+    if (context->needs_input_grad(1)) d_weight = gemm(d_before.t(), as_rows(x));
     return {dx, d_weight, d_bias.to(context->saved_data["bias"].toScalarType()), {}};
   }
 };
@@ -180,13 +170,14 @@ at::ScalarType branch_type(const at::Tensor& stream) {
 }
 
 bool fuses_stream(const at::Tensor& x, at::ScalarType branches) {
-  if (!suits(x, x.size(-1)) || x.size(-1) > backend_of(x).most_norm_cols || x.size(-1) == 0) return false;
+  if (!has_kernels(x, x.size(-1)) || x.size(-1) > residual_backend(x).most_norm_cols || x.size(-1) == 0)
+    return false;
   if (x.scalar_type() == at::kDouble) return x.is_cpu() && branches == at::kDouble;
   return x.scalar_type() == at::kFloat && (branches == at::kFloat || branches == at::kBFloat16);
 }
 
 bool fuses_columns(const at::Tensor& x, at::ScalarType dtype, int64_t width) {
-  return suits(x, width) && width > 0 && (x.is_cpu() || x.scalar_type() != at::kDouble) &&
+  return has_kernels(x, width) && width > 0 && (x.is_cpu() || x.scalar_type() != at::kDouble) &&
          (dtype == at::kFloat || dtype == at::kBFloat16 || (dtype == at::kDouble && x.is_cpu()));
 }
 
@@ -197,8 +188,8 @@ SumAndNorm add_layer_norm(const at::Tensor& x, const at::Tensor& branch, const a
                           const at::Tensor& weight, const at::Tensor& shift, double eps,
                           at::ScalarType branches) {
   TORCH_CHECK(branch.defined() || !bias.defined(), "[add_layer_norm] a bias belongs to a branch");
-  const auto given = [](const at::Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
-  const auto both = AddLayerNorm::apply(x, weight, shift, given(branch), given(bias), eps, branches);
+  const auto both =
+      AddLayerNorm::apply(x, weight, shift, if_defined(branch), if_defined(bias), eps, branches);
   return {both[0], both[1]};
 }
 
@@ -220,8 +211,8 @@ at::Tensor column_sums(at::TensorList parts, const at::Tensor& beside) {
   tensor_list held;  // until the kernel is on its way
   for (size_t i = 0; i < parts.size(); ++i) {
     const bool as_it_is = parts[i].stride(1) == 1 &&
-                          parts[i].stride(0) % backend_of(first).multiple_of == 0 &&
-                          reinterpret_cast<std::uintptr_t>(parts[i].const_data_ptr()) % 16 == 0;
+                          parts[i].stride(0) % residual_backend(first).multiple_of == 0 &&
+                          is_aligned(parts[i]);
     held.push_back(as_it_is ? parts[i] : dense(parts[i]));
     args.from[i] = data(held[i]);
     args.stride[i] = held[i].stride(0);
@@ -237,7 +228,7 @@ at::Tensor column_sums(at::TensorList parts, const at::Tensor& beside) {
     args.beside = out(beside);
   }
   const at::Tensor scratch = scratch_for(first, args.cols, args.parts);
-  backend_of(first).column_sums(args, out(scratch), current_stream(first.device()));
+  residual_backend(first).column_sums(args, out(scratch), current_stream(first.device()));
   return sums;
 }
 

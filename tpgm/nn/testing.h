@@ -1,9 +1,9 @@
-// For tests: paths that the machine at hand would not take. Not installed.
+// For tests: forces code paths that the machine would not choose. Not installed.
 #pragma once
 
 namespace tpgm {
 
-/// While it lives, this thread's fp32 products run in oneDNN on every CPU, the small ones too.
+/// While an object lives, all fp32 GEMMs of its thread run in oneDNN, on every CPU and whatever their size.
 class AlwaysOneDnn {
  public:
   AlwaysOneDnn();
@@ -12,7 +12,8 @@ class AlwaysOneDnn {
   AlwaysOneDnn& operator=(const AlwaysOneDnn&) = delete;
 };
 
-/// While it lives, fuses_stream() and fuses_columns() (residual.h) are true on the CPU too, in this thread.
+/// While an object lives, fuses_stream() and fuses_columns() (residual.h) are true on the CPU, too, in its
+/// thread.
 class FuseOnCpu {
  public:
   FuseOnCpu();

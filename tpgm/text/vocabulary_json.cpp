@@ -1,9 +1,9 @@
-// vocab.json and tokenizer.json.
-#include <charconv>
+// Reads vocab.json and tokenizer.json.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/text/vocabulary.h"
 
 namespace tpgm {
@@ -11,8 +11,8 @@ namespace {
 
 using json = nlohmann::json;
 
-// Takes tokens and merges as they come. All else that matters is small: it is kept as "path.of.keys" ->
-// value.
+// Adds tokens and merges to the vocabulary as they are parsed. The other fields are few and small, and are
+// kept as "path.of.keys" → value.
 class JsonReader final : public nlohmann::json_sax<json> {
  public:
   explicit JsonReader(Vocabulary& vocabulary) : vocabulary_(vocabulary) {}
@@ -205,16 +205,14 @@ void read_added_tokens(const Fields& fields, Vocabulary& vocabulary) {
           fmt::format("the added token '{}' is {}, which is not supported", printable(content), option),
           "give the tokenizer of the CLIP model itself, without that token"};
     }
-    uint64_t number = 0;
-    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
-    require(!id.empty() && error == std::errc() && end == id.data() + id.size(),
-            "the added token '{}' has the id '{}'", printable(content), printable(id));
+    const auto number = parse_number<uint64_t>(id);
+    require(number.has_value(), "the added token '{}' has the id '{}'", printable(content), printable(id));
     const auto known = vocabulary.ids.find(content);
     if (known == vocabulary.ids.end()) {
-      vocabulary.add(content, number);
+      vocabulary.add(content, *number);
     } else {
-      require(static_cast<uint64_t>(known->second) == number,
-              "the added token '{}' has the id {}, and {} in the vocabulary", printable(content), number,
+      require(static_cast<uint64_t>(known->second) == *number,
+              "the added token '{}' has the id {}, and {} in the vocabulary", printable(content), *number,
               known->second);
     }
     vocabulary.added.push_back({content, field("normalized") == "true"});

@@ -237,7 +237,8 @@ struct TrainOptions {
     visit(g, "device", kCircumstance | kMachine, "Device: cpu, cuda or cuda:N (auto: cuda if available)",
           self.device...);
     visit(g, "amp", kIdentity, "Use AMP: compute in bf16 where that is safe; weights stay fp32", self.amp...);
-    visit(g, "channels-last", kIdentity, "Use channels_last (NHWC) memory layout (auto: on for ResNets)",
+    visit(g, "channels-last", kIdentity,
+          "Use channels_last (NHWC) memory layout (auto: on for convolutional families)",
           self.channels_last...);
     visit(g, "cuda-graph", kCircumstance | kMachine,
           "On CUDA, capture the step in a CUDA graph and replay it", self.cuda_graph...);

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "tpgm/core/first_line.h"
+#include "tpgm/core/torch_error.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 
@@ -34,7 +34,7 @@ void explain_a_wait() {
   try {
     throw;
   } catch (const std::exception& error) {
-    const std::string text = first_line(error);
+    const std::string text = short_message(error);
     const auto cuda = text.find("CUDA");  // before it there may be a file's name
     TORCH_CHECK(cuda == std::string::npos || text.find("captur", cuda) == std::string::npos,
                 "[TrainingStep] the step could not be captured, as something in it waits for the device (",

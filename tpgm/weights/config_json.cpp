@@ -1,7 +1,6 @@
-// transformers', open_clip's and timm's descriptions of a model.
+// Reads the config files of transformers, open_clip and timm, and writes that of transformers.
 #include "tpgm/weights/config_json.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,15 +9,13 @@
 #include <utility>
 
 #include "tpgm/base/untrusted.h"
-#include "tpgm/io/file.h"
-#include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
 
 using Json = nlohmann::json;
 
-// Real ones have a few kB. What is parsed takes up to eighty times its text.
+// Real files have a few kB. The parsed JSON takes up to eighty times the bytes of its text.
 constexpr size_t kMaxBytes = 1 << 19;
 constexpr const char* kWayOut = "restore it, or remove it and give the sizes with `model`";
 constexpr const char* kUnsupported =
@@ -30,6 +27,12 @@ Json parse(std::string_view text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) throw Malformed{"it is no JSON object", kWayOut};
   return json;
+}
+
+/// A member that is text; empty if it is missing or something else.
+std::string text_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 const Json& child(const Json& json, const char* name) {
@@ -70,10 +73,10 @@ class Reader {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
-  static void check(bool right, const char* key, const Json& value, const char* expected,
+  static void check(bool valid, const char* key, const Json& value, const char* expected,
                     const char* way_out = kWayOut) {
-    if (right) return;
-    // What is nested would be written by recursion, however deep.
+    if (valid) return;
+    // dump() of nested JSON is recursive, however deep a file nests it.
     const std::string found =
         value.is_structured() ? fmt::format("an {}", value.type_name()) : printable(value.dump(), 40);
     throw Malformed{fmt::format("{} is {}, expected {}", key, found, expected), way_out};
@@ -82,12 +85,24 @@ class Reader {
   const Json& json_;
 };
 
-// CLIPModel's file has an object per tower; CLIPVisionModel's is the vision tower's own.
-bool read_huggingface(const Json& json, ModelConfig& config) {
-  const auto type = json.find("model_type");
-  if (type == json.end() || !type->is_string() || !type->get<std::string>().starts_with("clip")) return false;
-  const bool vision_only =
-      json.value("model_type", "") == "clip_vision_model" || !json.contains("vision_config");
+// Options change what a model computes, so an unknown one is an error, unless it is off.
+void check_keys(const Json& json, const std::string& where, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : json.items()) {
+    const bool off = value.is_null() || value == false;
+    if (off || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw Malformed{fmt::format("{} has '{}'", where, printable(key, 40)), kUnsupported};
+  }
+}
+
+}  // namespace
+
+bool read_huggingface_config(std::string_view file, ModelConfig& config) {
+  const Json json = parse(file);
+  const std::string type = text_of(json, "model_type");
+  if (!type.starts_with("clip")) return false;
+  // The file of CLIPModel has an object for each tower, the file of CLIPVisionModel is that of its only
+  // tower.
+  const bool vision_only = type == "clip_vision_model" || !json.contains("vision_config");
   const Reader vision(vision_only ? json : child(json, "vision_config"));
   vision("image_size", config.image_size);
   vision("num_channels", config.channels);
@@ -113,22 +128,13 @@ bool read_huggingface(const Json& json, ModelConfig& config) {
   const bool alike = activation.value_or(config.activation.value_or("")) == config.activation.value_or("") &&
                      eps.value_or(config.eps.value_or(0)) == config.eps.value_or(0);
   if (!alike) throw Malformed{"hidden_act or layer_norm_eps differs between the two towers", kUnsupported};
-  // transformers' own rule: 2 is what old files say, and then it is the largest token of a text.
+  // As in transformers: 2 is the wrong number in old files, whose texts end with their largest token.
   if (config.end_of_text == 2) config.end_of_text = -1;
   return true;
 }
 
-// Its options change what is computed, so that none may be passed over; those that are off do nothing.
-void check_keys(const Json& json, const std::string& where, std::initializer_list<std::string_view> known) {
-  for (const auto& [key, value] : json.items()) {
-    const bool off = value.is_null() || value == false;
-    if (off || std::find(known.begin(), known.end(), key) != known.end()) continue;
-    throw Malformed{fmt::format("{} has '{}'", where, printable(key, 40)), kUnsupported};
-  }
-}
-
-// What both kinds of image tower have, and the text tower.
-bool read_open_clip(const Json& json, ModelConfig& config) {
+bool read_open_clip_resnet_config(std::string_view file, ModelConfig& config) {
+  const Json json = parse(file);
   const Json& model = child(json, "model_cfg");
   check_keys(model, "model_cfg",
              {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text", "init_logit_scale"});
@@ -149,8 +155,9 @@ bool read_open_clip(const Json& json, ModelConfig& config) {
   return true;
 }
 
-bool read_open_clip_vit(const Json& json, ModelConfig& config) {
-  read_open_clip(json, config);
+bool read_open_clip_vit_config(std::string_view file, ModelConfig& config) {
+  read_open_clip_resnet_config(file, config);  // the members that both image towers have, and the text tower
+  const Json json = parse(file);
   const Reader vision(child(child(json, "model_cfg"), "vision_cfg"));
   std::optional<int64_t> head_width;
   vision("head_width", head_width);
@@ -160,65 +167,19 @@ bool read_open_clip_vit(const Json& json, ModelConfig& config) {
   return true;
 }
 
-// The file that timm writes for the hub.
-bool read_timm(const Json& json, ModelConfig& config) {
+bool read_timm_config(std::string_view file, ModelConfig& config) {
+  const Json json = parse(file);
   if (!json.contains("architecture")) return false;
-  const auto text = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  const std::string pool = text("global_pool");
+  const std::string pool = text_of(json, "global_pool");
   if (pool == "avg") config.pool = "mean";
   if (pool == "token") config.pool = "class";
   if (!pool.empty() && !config.pool) throw Malformed{"global_pool is neither token nor avg", kUnsupported};
-  config.activation = text("architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
+  config.activation =
+      text_of(json, "architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
   return true;
 }
 
-/// A file that a library writes for models of a family, and what reads it: false if it is another's.
-struct Source {
-  std::string_view family, file;
-  bool (*read)(const Json& json, ModelConfig& config);
-};
-
-// In the order in which to look for them.
-constexpr Source kSources[]{{"clip-vit", "open_clip_config.json", read_open_clip_vit},
-                            {"clip-resnet", "open_clip_config.json", read_open_clip},
-                            {"clip-vit", "config.json", read_huggingface},
-                            {"vit", "config.json", read_timm}};
-
-}  // namespace
-
-std::optional<ModelConfig> parse_config_json(std::string_view text, std::string_view name,
-                                             const Family& family) {
-  for (const Source& source : kSources) {
-    if (source.family != family.name || source.file != name) continue;
-    ModelConfig config;
-    config.family = &family;
-    return source.read(parse(text), config) ? std::optional(std::move(config)) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, const Family& family) {
-  for (const Source& source : kSources) {
-    const auto path = folder / source.file;
-    std::error_code error;
-    if (source.family != family.name || !std::filesystem::is_regular_file(path, error)) continue;
-    const MappedFile file(path);
-    try {
-      auto config = parse_config_json(file.bytes(), source.file, family);
-      return config ? std::optional(ConfigFile{path, std::move(*config)}) : std::nullopt;
-    } catch (const Malformed& malformed) {
-      refuse(path, malformed);
-    }
-  }
-  return std::nullopt;
-}
-
 std::string huggingface_config(const ModelConfig& config, bool with_text) {
-  TORCH_CHECK(config.family->name == "clip-vit", "[huggingface_config] transformers' CLIP has no ",
-              config.family->name);
   nlohmann::ordered_json vision{
       {"model_type", "clip_vision_model"},           {"image_size", config.image_size.value()},
       {"num_channels", config.channels.value()},     {"patch_size", config.patch.value()},
@@ -231,7 +192,7 @@ std::string huggingface_config(const ModelConfig& config, bool with_text) {
                                                             : "CLIPVisionModel"};
     return vision.dump(2) + "\n";
   }
-  // CLIP's end is its largest token, unless a config said otherwise.
+  // A text of CLIP ends with its largest token, unless a config gives another one.
   const int64_t end = config.end_of_text.value() < 0 ? config.vocab.value() - 1 : config.end_of_text.value();
   const nlohmann::ordered_json text{{"model_type", "clip_text_model"},
                                     {"hidden_size", config.text_width.value()},

@@ -1,8 +1,7 @@
-// Other libraries' config.json: read for the sizes that weights do not show, written for them to go on with.
+// The config files of other libraries: read for the sizes that weights do not show, and written so that
+// transformers can load what we save. layouts.h says which layout has which file.
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,22 +9,21 @@
 
 namespace tpgm {
 
-/// What the config.json (transformers', of ViTs timm's) or open_clip_config.json in the folder of a
-/// checkpoint says of a model of this family; nothing if there is none, or one of another kind. Throws for
-/// one that is broken, and for what our models cannot be.
-struct ConfigFile {
-  std::filesystem::path path;
-  ModelConfig config;
-};
-std::optional<ConfigFile> read_config_json(const std::filesystem::path& folder, const Family& family);
+/// Each of these takes the text of a file and sets the sizes in `config` that it gives. They return false if
+/// the file describes another model, and throw Malformed for a broken file and for what our models cannot
+/// compute.
 
-/// The same of a file's text; `name` is the file's ("config.json"). Nothing too if the family has no file of
-/// that name. Throws Malformed.
-std::optional<ModelConfig> parse_config_json(std::string_view text, std::string_view name,
-                                             const Family& family);
+/// transformers: config.json of CLIPModel, CLIPVisionModel and CLIPVisionModelWithProjection.
+bool read_huggingface_config(std::string_view file, ModelConfig& config);
+/// open_clip: open_clip_config.json of models whose image tower is a ResNet.
+bool read_open_clip_resnet_config(std::string_view file, ModelConfig& config);
+/// open_clip: the same of models whose image tower is a ViT.
+bool read_open_clip_vit_config(std::string_view file, ModelConfig& config);
+/// timm: config.json of ViTs on the Hugging Face hub.
+bool read_timm_config(std::string_view file, ModelConfig& config);
 
-/// transformers' config.json for CLIPModel, or, without a text tower, CLIPVisionModelWithProjection. The
-/// family must be clip-vit and the config complete.
+/// transformers' config.json for CLIPModel, or, without a text tower, CLIPVisionModelWithProjection. `config`
+/// is a complete config of CLIP with a ViT.
 std::string huggingface_config(const ModelConfig& config, bool with_text);
 
 }  // namespace tpgm

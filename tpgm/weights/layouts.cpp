@@ -1,7 +1,7 @@
-// Other libraries' names for our tensors.
 #include "tpgm/weights/layouts.h"
 
 #include "tpgm/models/families.h"
+#include "tpgm/weights/config_json.h"
 
 namespace tpgm {
 namespace {
@@ -116,28 +116,49 @@ const Rules kTimmVit{
 }  // namespace
 
 const std::vector<LayoutTable>& layout_tables() {
+  static const Family &resnet = find_family("resnet"), &vit = find_family("vit"),
+                      &clip_resnet = find_family("clip-resnet"), &clip_vit = find_family("clip-vit");
+  static const ConfigFile kHuggingFace{"config.json", read_huggingface_config};
   static const std::vector<LayoutTable> kTables{
-      {Layout::kOpenAi, &find_family("clip-vit"), "visual.class_embedding", {&kOpenAiVit, &kOpenAiText}},
-      {Layout::kOpenAi,
-       &find_family("clip-resnet"),
-       "visual.layer1.0.conv1.weight",
-       {&kOpenAiResNet, &kOpenAiText}},
-      {Layout::kHuggingFace,
-       &find_family("clip-vit"),
-       "vision_model.embeddings.patch_embedding.weight",
-       {&kHuggingFaceVit, &kHuggingFaceText}},
-      {Layout::kHuggingFace,
-       &find_family("clip-vit"),
-       "embeddings.patch_embedding.weight",
-       {&kHuggingFaceVit, &kHuggingFaceText},
-       "vision_model."},
-      {Layout::kTorchvision, &find_family("resnet"), "layer1.0.conv1.weight", {&kTorchvisionResNet}},
-      {Layout::kTorchvision, &find_family("vit"), "conv_proj.weight", {&kTorchvisionVit}},
-      {Layout::kTimm,
-       &find_family("resnet"),
-       "layer1.0.conv1.weight",
-       {&kTorchvisionResNet}},  // the same names
-      {Layout::kTimm, &find_family("vit"), "patch_embed.proj.weight", {&kTimmVit}},
+      {.layout = Layout::kOpenAi,
+       .family = &clip_vit,
+       .signature = "visual.class_embedding",
+       .rules = {&kOpenAiVit, &kOpenAiText},
+       .config = {"open_clip_config.json", read_open_clip_vit_config}},
+      {.layout = Layout::kOpenAi,
+       .family = &clip_resnet,
+       .signature = "visual.layer1.0.conv1.weight",
+       .rules = {&kOpenAiResNet, &kOpenAiText},
+       .config = {"open_clip_config.json", read_open_clip_resnet_config}},
+      {.layout = Layout::kHuggingFace,
+       .family = &clip_vit,
+       .signature = "vision_model.embeddings.patch_embedding.weight",
+       .rules = {&kHuggingFaceVit, &kHuggingFaceText},
+       .config = kHuggingFace},
+      {.layout = Layout::kHuggingFace,
+       .family = &clip_vit,
+       .signature = "embeddings.patch_embedding.weight",
+       .rules = {&kHuggingFaceVit, &kHuggingFaceText},
+       .missing = "vision_model.",
+       .config = kHuggingFace},
+      {.layout = Layout::kTorchvision,
+       .family = &resnet,
+       .signature = "layer1.0.conv1.weight",
+       .rules = {&kTorchvisionResNet}},
+      {.layout = Layout::kTorchvision,
+       .family = &vit,
+       .signature = "conv_proj.weight",
+       .rules = {&kTorchvisionVit}},
+      // timm has torchvision's names for ResNets.
+      {.layout = Layout::kTimm,
+       .family = &resnet,
+       .signature = "layer1.0.conv1.weight",
+       .rules = {&kTorchvisionResNet}},
+      {.layout = Layout::kTimm,
+       .family = &vit,
+       .signature = "patch_embed.proj.weight",
+       .rules = {&kTimmVit},
+       .config = {"config.json", read_timm_config}},
   };
   return kTables;
 }

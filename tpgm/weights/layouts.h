@@ -1,4 +1,5 @@
-// The tables of names.cpp: what each library calls the tensors, name by name.
+// The table of layouts: what each library calls the tensors of our models, and the file that describes a
+// model.
 #pragma once
 
 #include <string_view>
@@ -8,35 +9,43 @@
 
 namespace tpgm {
 
-/// How their tensor differs from ours.
+/// How a tensor of the other library differs from ours.
 enum class Form {
   kSame,
-  kTransposed,  // a projection that is multiplied from the right
-  kRow,         // [1, ...] before our shape
-  kToken,       // [1, 1, ...] before our shape
-  kStacked,     // theirs are three, with q, k and v for the '?'
+  kTransposed,  ///< the matrix of a projection x · W, where ours is x · Wᵀ
+  kRow,         ///< [1, ...]: one dimension before our shape
+  kToken,       ///< [1, 1, ...]: two dimensions before our shape
+  kStacked,     ///< three tensors, with q, k and v for the '?'
 };
 
-/// A '*' stands for text without dots, the same on both sides.
+/// One name in both libraries. A '*' stands for text without dots, the same on both sides.
 struct Rule {
   std::string_view ours, theirs;
   Form form = Form::kSame;
 };
 
-/// Two rules for one of our names are two ages of a layout; what we write is the first.
+/// If two rules have the same name of ours, both of theirs are read, and the first is written.
 using Rules = std::vector<Rule>;
+
+/// A file beside the weights that describes the model (config_json.h).
+struct ConfigFile {
+  std::string_view name = "";  ///< "config.json"; empty: the layout has no such file
+  bool (*read)(std::string_view text, ModelConfig& config) = nullptr;
+};
 
 struct LayoutTable {
   Layout layout;
   const Family* family;
-  std::string_view signature;  // a name that no table after this one has
+  std::string_view signature;  ///< a name that the models of no later row have
   std::vector<const Rules*> rules;
-  std::string_view missing = "";  // what newer files leave out before all names
+  std::string_view missing = "";  ///< a prefix of all names that newer files leave out
+  ConfigFile config = {};
 };
-/// Those of other libraries, in the order in which to try them.
+/// The layouts of other libraries, in the order in which they are tried. For a family the config files are
+/// looked for in the same order.
 const std::vector<LayoutTable>& layout_tables();
 
-/// What checkpoints hold beside the model.
+/// Tensors in checkpoints that are no part of a model.
 struct Leftover {
   std::string_view glob, what;
 };

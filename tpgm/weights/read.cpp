@@ -6,18 +6,23 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 #include "tpgm/io/mismatches.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/registry.h"
 #include "tpgm/models/vit.h"
-#include "tpgm/weights/config_json.h"
+#include "tpgm/weights/layouts.h"
 
 namespace tpgm {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kCall = "read_weights";
 
@@ -180,8 +185,32 @@ NamedTensors with_tower(const NamedTensors& tensors, const Family& family) {
   return result;
 }
 
-// Sizes that shapes do not show: from the user, else from our own metadata, else from a file beside it, else
-// the usual ones.
+struct BesideWeights {
+  fs::path path;
+  ModelConfig config;
+};
+
+/// What the first config file of the family's layouts in `folder` gives; nothing if there is none, or if it
+/// describes another model.
+std::optional<BesideWeights> read_config_file(const fs::path& folder, const Family& family) {
+  for (const LayoutTable& table : layout_tables()) {
+    const fs::path path = folder / table.config.name;
+    std::error_code error;
+    if (table.family != &family || table.config.name.empty() || !fs::is_regular_file(path, error)) continue;
+    const MappedFile file(path);
+    try {
+      BesideWeights beside{path, {}};
+      beside.config.family = &family;
+      return table.config.read(file.bytes(), beside.config) ? std::optional(std::move(beside)) : std::nullopt;
+    } catch (const Malformed& malformed) {
+      refuse(path, malformed);
+    }
+  }
+  return std::nullopt;
+}
+
+// Sizes that shapes do not show: from the user, else from our own metadata, else from a config file beside
+// the weights, else the family's defaults.
 void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const Recognised& recognised,
                      const std::optional<ModelConfig>& wanted, const std::optional<ModelConfig>& metadata) {
   const std::string file = checkpoint.path().string();
@@ -196,7 +225,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
   if (metadata) {
     fill(config, *metadata);
   } else if (const auto beside =
-                 read_config_json(checkpoint.files().front().parent_path(), *recognised.family)) {
+                 read_config_file(checkpoint.files().front().parent_path(), *recognised.family)) {
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
     TORCH_CHECK(beside->config.pool != "mean" || config.pool == "mean", "[", kCall, "] '", file,
@@ -204,8 +233,9 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
                 ", which is not known here: only the norm of their mean (fc_norm)");
     fill(config, beside->config);
   }
-  const bool small_moco =
-      config.family->name == "vit" && config.width == 384 && recognised.prefix.ends_with("base_encoder.");
+  // MoCo-v3 saves models of timm below this prefix.
+  const bool small_moco = recognised.layout == Layout::kTimm && config.width == 384 &&
+                          recognised.prefix.ends_with("base_encoder.");
   if (small_moco && !config.heads) {
     config.heads = 12;
     weights.notes.emplace_back("12 heads are assumed, as MoCo-v3's ViT-S has them; others have 6: heads=6");

@@ -13,7 +13,7 @@
 namespace tpgm {
 namespace {
 
-void check(const Image& image, const char* call) {
+void check_complete(const Image& image, const char* call) {
   TORCH_CHECK((image.channels == 1 || image.channels == 3) && image.width > 0 && image.height > 0 &&
                   image.pixels.size() == static_cast<size_t>(image.width * image.height * image.channels),
               "[", call, "] expected an image of 1 or 3 channels with all its pixels, got ", image.width, "x",
@@ -33,7 +33,7 @@ void check(const Image& image, const char* call) {
 }  // namespace
 
 std::string encode_png(const Image& image) {
-  check(image, "encode_png");
+  check_complete(image, "encode_png");
   std::string bytes;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, png_failed, nullptr);
   png_infop info = png_create_info_struct(png);
@@ -59,7 +59,7 @@ std::string encode_png(const Image& image) {
 }
 
 std::string encode_jpeg(const Image& image, int quality) {
-  check(image, "encode_jpeg");
+  check_complete(image, "encode_jpeg");
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   unsigned char* data = nullptr;

@@ -1,4 +1,4 @@
-// Images into PNG and JPEG.
+// Encodes images as PNG and JPEG.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace tpgm {
 
-/// 8 bits a channel, as small as zlib makes it; the same bytes for the same image and zlib.
+/// A PNG with 8 bits per channel at zlib's highest compression. The same image gives the same bytes with the
+/// same version of zlib.
 std::string encode_png(const Image& image);
 
-/// Baseline, 4:2:0 as cameras and the web have it; `quality` from 1 to 100.
+/// A baseline JPEG with 4:2:0 chroma subsampling. `quality` is from 1 to 100.
 std::string encode_jpeg(const Image& image, int quality);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Which format an image has.
+// Recognises the format of an image and hands it to the decoder.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <c10/util/Exception.h>
@@ -34,6 +34,7 @@ class DecodedImage : public ImageDecoder {
   std::shared_ptr<const Image> image_;
 };
 
+/// A format that is not read, for errors.
 struct Signature {
   std::string_view start;
   const char* name;

@@ -1,5 +1,4 @@
-// An encoded image, of which all or a part can be had: JPEG (libjpeg-turbo) and PNG (libpng), told apart by
-// their content.
+// Decodes an image or a part of it: JPEG (libjpeg-turbo) and PNG (libpng), recognised by their content.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +11,23 @@ namespace tpgm {
 
 class ImageDecoder;
 
-/// Pillow's limit, above which it takes an image for a decompression bomb.
+/// Pillow's limit, above which it refuses an image as a decompression bomb.
 inline constexpr int64_t kMaxPixels = 178'956'970;
 
-/// Pixels are those of Pillow's Image.open(file).convert("RGB"): grey is repeated, alpha dropped, CMYK taken
-/// for Adobe's inverted one, palettes looked up, of 16 bits a colour the upper 8 kept and grey beyond 255
-/// clipped, and nothing turned by EXIF. As in Pillow, a file that ends before its last row is an error, and
-/// wrong bits inside a JPEG are not. Not thread-safe; use one object per thread.
+/// Pixels are those of Pillow's Image.open(file).convert("RGB"):
+///   - grey is repeated, alpha is dropped, palettes are looked up, and CMYK is read as Adobe's inverted CMYK;
+///   - of 16 bits per colour the upper 8 are kept, while 16-bit grey is clipped at 255;
+///   - the EXIF orientation is ignored.
+/// As in Pillow, a file that ends before its last row is an error, and wrong bits inside a JPEG are not.
 ///
-/// Throws Malformed (io/untrusted.h), whose reader knows the file's name.
+/// Throws Malformed (base/untrusted.h), to which the caller adds the name of the file. Not thread-safe: use
+/// one object per thread.
 class EncodedImage {
  public:
-  /// Reads no more than the header. `encoded` must outlive the object. More than `max_pixels` are refused
-  /// before anything is allocated for them.
+  /// Reads only the header. `encoded` must outlive the object. An image of more than `max_pixels` is refused
+  /// before any memory is allocated for it.
   explicit EncodedImage(std::string_view encoded, int64_t max_pixels = kMaxPixels);
-  /// One that is decoded already; of 3 channels.
+  /// An image of 3 channels that is already decoded.
   explicit EncodedImage(std::shared_ptr<const Image> decoded);
   ~EncodedImage();
   EncodedImage(const EncodedImage&) = delete;
@@ -35,14 +36,14 @@ class EncodedImage {
   int64_t width() const;
   int64_t height() const;
 
-  /// All of it.
+  /// The whole image.
   Image decode();
-  /// The pixels of `box`, exactly those of decode(). What lies outside is not decoded where the format
-  /// allows, so damage there may go unnoticed.
+  /// The pixels of `box`, exactly as in decode(). If the format allows it, the rest of the image is not
+  /// decoded, and damage there goes unnoticed.
   Image decode(const Box& box);
-  /// Roughly the pixels of `box`, which are then scaled down to `width` × `height`: of a JPEG at 1/2, 1/4 or
-  /// 1/8 where that leaves no fewer than asked for, with the quicker of libjpeg's two ways to interpolate
-  /// colours. The result covers `box` up to a pixel of its own.
+  /// Approximately the pixels of `box`, for resizing to `width` × `height`. A JPEG is decoded at 1/2, 1/4 or
+  /// 1/8 of its size if that leaves enough pixels, and with libjpeg's faster upsampling of colours. The
+  /// result covers `box` up to one pixel of the result.
   Image decode_fast(const Box& box, int64_t width, int64_t height);
 
  private:

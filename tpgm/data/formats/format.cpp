@@ -12,14 +12,21 @@
 namespace tpgm {
 
 const std::vector<ImageFormat>& image_formats() {
-  static const std::vector<ImageFormat> formats{{"JPEG", "\xff\xd8\xff", {".jpg", ".jpeg"}, open_jpeg},
-                                                {"PNG", "\x89PNG\r\n\x1a\n", {".png"}, open_png}};
-  return formats;
+  static const std::vector<ImageFormat> kFormats{
+      {"JPEG",
+       [](std::string_view encoded) { return encoded.starts_with("\xff\xd8\xff"); },
+       {".jpg", ".jpeg"},
+       open_jpeg},
+      {"PNG",
+       [](std::string_view encoded) { return encoded.starts_with("\x89PNG\r\n\x1a\n"); },
+       {".png"},
+       open_png}};
+  return kFormats;
 }
 
 const ImageFormat* format_of(std::string_view encoded) {
   for (const auto& format : image_formats()) {
-    if (encoded.starts_with(format.magic)) return &format;
+    if (format.is_signature(encoded)) return &format;
   }
   return nullptr;
 }

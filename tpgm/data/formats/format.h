@@ -1,5 +1,5 @@
-// Image formats: what an EncodedImage asks of one, and the table of those that are read. A new one is a file
-// and a row in format.cpp.
+// Image formats: the interface of a decoder, and the table of the formats that can be read. A new format is a
+// file with its decoder and a row in format.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace tpgm {
 
-/// One encoded image; the methods are EncodedImage's, and may each be called more than once.
+/// The decoder of one encoded image. Its methods do what those of EncodedImage with the same names do, and
+/// may be called more than once.
 class ImageDecoder {
  public:
   virtual ~ImageDecoder() = default;
@@ -20,26 +21,26 @@ class ImageDecoder {
   virtual Image decode(const Box& box) = 0;
   virtual Image decode_fast(const Box& box, int64_t width, int64_t height) = 0;
 
-  int64_t width = 0, height = 0;  // set by whoever reads the header
+  int64_t width = 0, height = 0;  ///< set by `open`, which reads the header
 };
 
 struct ImageFormat {
-  const char* name;                        ///< "JPEG"
-  std::string_view magic;                  ///< what its files begin with
-  std::vector<std::string_view> suffixes;  ///< ".jpg", ".jpeg"; new files take the first
-  /// Reads no more than the header; throws Malformed.
+  const char* name;                                ///< "JPEG"
+  bool (*is_signature)(std::string_view encoded);  ///< whether a file that begins so has this format
+  std::vector<std::string_view> suffixes;          ///< ".jpg", ".jpeg"; new files take the first
+  /// Makes the decoder, and reads only the header for that. Throws Malformed.
   std::unique_ptr<ImageDecoder> (*open)(std::string_view encoded, int64_t max_pixels);
 };
 
 const std::vector<ImageFormat>& image_formats();
-/// By content; null for what is none of them.
+/// The format of these bytes, by their signature; null if they have none of the formats.
 const ImageFormat* format_of(std::string_view encoded);
-/// By name, in any case of letters.
+/// Whether the name ends in a suffix of any format; case does not matter.
 bool has_image_suffix(std::string_view name);
 
-/// For messages: "JPEG and PNG".
+/// All names, for messages: "JPEG and PNG".
 std::string format_names();
-/// ".jpg, .jpeg, .png".
+/// All suffixes, for messages: ".jpg, .jpeg, .png".
 std::string format_suffixes();
 
 /// Throws Malformed unless both are positive and their product is at most `max_pixels`.

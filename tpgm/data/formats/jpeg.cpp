@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostScans = 500;  // of a progressive file; each costs a pass over the whole image
 
-[[noreturn]] void failed(j_common_ptr info) {
+[[noreturn]] void throw_message(j_common_ptr info) {
   char message[JMSG_LENGTH_MAX];
   info->err->format_message(info, message);
   throw Malformed{message};  // through libjpeg's frames, which hold nothing that ~Jpeg does not release
@@ -57,7 +57,7 @@ class Jpeg : public ImageDecoder {
  public:
   Jpeg(std::string_view encoded, int64_t max_pixels) : encoded_(encoded) {
     info_.err = jpeg_std_error(&errors_);
-    errors_.error_exit = failed;
+    errors_.error_exit = throw_message;
     errors_.emit_message = [](j_common_ptr, int) {};  // warnings: Pillow is silent about them
     progress_.progress_monitor = watch;
     source_.init_source = [](j_decompress_ptr) {};

@@ -13,14 +13,14 @@
 namespace tpgm {
 namespace {
 
-[[noreturn]] void failed(png_structp, png_const_charp message) { throw Malformed{message}; }
+[[noreturn]] void throw_malformed(png_structp, png_const_charp message) { throw Malformed{message}; }
 
 // libpng's state from the first byte to the last row that is wanted.
 class Reader {
  public:
   explicit Reader(std::string_view encoded)
       : left_(encoded),
-        png_(png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, failed,
+        png_(png_create_read_struct(PNG_LIBPNG_VER_STRING, nullptr, throw_malformed,
                                     [](png_structp, png_const_charp) {})),
         info_(png_ != nullptr ? png_create_info_struct(png_) : nullptr) {
     if (info_ == nullptr) throw std::bad_alloc();

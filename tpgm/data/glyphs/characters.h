@@ -8,13 +8,14 @@ namespace tpgm {
 
 struct GlyphCharacter {
   char32_t code;
-  const char* name;  // "latin_small_letter_a": Unicode's in lower case, with '_' for spaces
+  const char* name;  ///< the Unicode name in lower case, with '_' for spaces: "latin_small_letter_a"
 };
 
 inline constexpr size_t kGlyphClasses = 62;
 
-/// 0-9 A-Z a-z, then those for pre-training only: accented Latin, Greek, Cyrillic, punctuation, currencies,
-/// arrows, signs. Left out is what looks like a character that is there (Greek and Cyrillic A) or has no ink.
+/// 0-9 A-Z a-z, then characters only for pre-training: accented Latin, Greek, Cyrillic, punctuation,
+/// currencies, arrows and signs. It leaves out characters that look like another one (Greek and Cyrillic A)
+/// or have no ink.
 std::span<const GlyphCharacter> glyph_characters();
 
 /// The first kGlyphClasses of them, the classes of the task.

@@ -1,4 +1,4 @@
-// The glyphs data set: letters and digits of free fonts, in five styles of drawing (docs/glyphs.md).
+// Makes the glyphs data set: letters and digits of free fonts, in five styles of drawing (docs/glyphs.md).
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/data/glyphs/families.h"
+#include "tpgm/data/glyphs/font_families.h"
 
 namespace tpgm {
 
 struct GlyphFace {
   std::filesystem::path file;
-  int64_t index = 0;   // in the file
-  std::string name;    // "dejavu-sans-bold": the face's own names, one for each face
+  int64_t index = 0;   // of the face in the file
+  std::string name;    // "dejavu-sans-bold": unique, from family and style
   std::string family;  // glyph_family()
   GlyphDomain domain{};
   GlyphSplit split{};
@@ -23,26 +23,27 @@ struct GlyphFace {
 
 struct GlyphFonts {
   std::vector<GlyphFace> faces;                // in the order of their names
-  std::vector<std::string> packages, missing;  // installed and not
-  std::map<std::string, int64_t> dropped;      // how many faces for which reason
+  std::vector<std::string> packages, missing;  // packages that are installed, and that are not
+  std::map<std::string, int64_t> dropped;      // number of unusable faces for each reason
 };
 
-/// Called with a number of faces that are done; from any thread.
+/// Called from any thread with a number of faces that are done.
 using GlyphProgress = std::function<void(size_t)>;
 
-/// The usable faces of the packages that are installed, as dpkg lists their files. A face is usable if it
-/// draws all letters and digits, an x at least 6 pixels high, and small letters unlike capitals. Of faces
-/// with the same name, or the same letters, one counts. Throws where tpgm was built without FreeType.
+/// Finds the usable faces of the installed packages, whose files dpkg lists. A face is usable if it draws all
+/// letters and digits, its x is at least 6 pixels high, and its small letters differ from its capitals. Of
+/// faces with the same name or the same letters one is kept. Throws in a build without FreeType.
 GlyphFonts find_glyph_fonts();
 
-/// The faces to pre-train on.
+/// The faces for pre-training.
 std::vector<GlyphFace> glyph_pretrain_faces(const GlyphFonts& fonts);
 
-/// The faces of the task, so few that their images can be kept in a repository: sans to fine-tune, all
-/// domains to test.
+/// The faces of the fine-tuning task: sans for training, all domains for testing. They are few enough to keep
+/// their images in a repository.
 std::vector<GlyphFace> glyph_task_faces(const GlyphFonts& fonts);
 
-/// `count` of the faces, or all of them. Every family has one before any has two.
+/// Chooses `count` of the faces, or all if there are fewer, spread over the families: no family gets a second
+/// face before every family has one.
 std::vector<GlyphFace> spread_over_families(std::vector<GlyphFace> faces, size_t count);
 
 struct GlyphImage {
@@ -53,8 +54,8 @@ struct GlyphImage {
   bool clipped = false;  // Glyph::clipped
 };
 
-/// Of each face all characters to pre-train, less those it draws like another; else letters and digits. In an
-/// order that is the same everywhere and follows no pattern.
+/// Draws the images of the faces. For pre-training a face draws all characters except those that it draws
+/// like another; otherwise it draws letters and digits. The order is random, and the same on every machine.
 std::vector<GlyphImage> draw_glyphs(const std::vector<GlyphFace>& faces, const GlyphProgress& progress = {});
 
 enum class GlyphFormat {
@@ -62,7 +63,7 @@ enum class GlyphFormat {
   kShards,   // pretrain/glyphs-000000.tar and so on, task/glyphs-000000.tar, with the names in them
 };
 
-/// Into `folder`, such as an AtomicFolder's.
+/// Writes both parts of the data set into `folder`, such as the folder of an AtomicFolder.
 void write_glyphs(const std::vector<GlyphImage>& pretrain, const std::vector<GlyphImage>& task,
                   const std::filesystem::path& folder, GlyphFormat format);
 

@@ -1,4 +1,4 @@
-// Many files by one pattern.
+// Expands brace patterns such as "data-{000..003}.tar" into paths.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace tpgm {
 
-/// "data-{000..003}.tar", "{train,val}.tar": the files of a pattern, each of which must exist; a path without
-/// braces is itself. Throws c10::Error.
+/// The files of a pattern such as "data-{000..003}.tar" or "{train,val}.tar". A path without braces is
+/// returned as it is. Throws c10::Error if a file does not exist.
 std::vector<std::filesystem::path> expand_braces(const std::string& pattern);
 
 }  // namespace tpgm

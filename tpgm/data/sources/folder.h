@@ -1,4 +1,4 @@
-// Class folders: ImageNet, its relatives, PACS, Office-Home, and most people's own.
+// Reads folders with one folder per class, as of ImageNet and its variants, PACS and Office-Home.
 #pragma once
 
 #include <filesystem>
@@ -9,15 +9,14 @@
 
 namespace tpgm {
 
-/// The innermost folders that hold images are classes; the folders between them and `folder` name the part
-/// ("train", "real/train"). So folder/CLASS/x.jpg, folder/PART/CLASS/x.jpg and
-/// folder/DOMAIN/SPLIT/CLASS/x.jpg are all read. Images in `folder` itself are one part without labels, if
-/// there is no class. Hidden files and folders are left out; links are followed. Each part has its own
-/// classes, sorted, and its images are in the order of their paths.
+/// The innermost folders with images are classes, and the folders between them and `folder` name the part
+/// ("train", "real/train"): folder/CLASS/x.jpg, folder/PART/CLASS/x.jpg and folder/DOMAIN/SPLIT/CLASS/x.jpg
+/// are all read. If there are no class folders, images in `folder` itself are one part without labels. Hidden
+/// files and folders are left out, and links are followed. Each part has its own sorted classes, and its
+/// images are sorted by path.
 ///
-/// `notes`: what was left out, for the user to read. Throws c10::Error for a folder that cannot be read, and
-/// for one among class folders that holds no image: with or without it, the classes would be numbered
-/// otherwise.
+/// Appends to `notes` what was left out. Throws c10::Error for a folder that cannot be read, and for a folder
+/// without images among class folders, because it would change the numbers of the classes after it.
 std::vector<Samples> read_image_folder(const std::filesystem::path& folder,
                                        std::vector<std::string>* notes = nullptr);
 

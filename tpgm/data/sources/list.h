@@ -1,4 +1,4 @@
-// List files, "path label" a line, as DomainNet ships them.
+// Reads and writes list files with one "path label" per line, as DomainNet has them.
 #pragma once
 
 #include <filesystem>
@@ -9,20 +9,20 @@
 
 namespace tpgm {
 
-/// Labels are numbers from 0. A class is named after the folder its images lie in, if each label has one
-/// folder and each folder one label, and otherwise after its number. Paths may hold spaces; they are relative
-/// to the list's folder, or to the folder above it, where one of the first hundred
-/// images is. A million lines take a fraction of a second: no other image is looked for.
+/// Labels are numbers from 0. A class is named after the folder of its images if each label has one folder
+/// and each folder one label, and else after its number. Paths may contain spaces. They are relative to the
+/// folder of the list, or to the folder above it: whichever has one of the first hundred images. Whether the
+/// other images exist is not checked, so a million lines take a fraction of a second.
 Samples read_image_list(const std::filesystem::path& list);
 
-/// The lines of a list; `root` is what its paths are relative to. Throws Malformed.
+/// Reads the text of a list, whose paths are relative to `root`. Throws Malformed.
 Samples parse_image_list(std::string_view text, const std::filesystem::path& root);
 
-/// One of `samples`, all in files, per index, with absolute paths.
+/// Writes a list of the images at `indices`, with absolute paths. The samples must be files, not shards.
 void write_image_list(const Samples& samples, const std::vector<int64_t>& indices,
                       const std::filesystem::path& list);
 
-/// Whether its first line is the path of an image and a label.
+/// Whether the first line of the file is the path of an image and a label.
 bool is_image_list(const std::filesystem::path& file);
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// A data set packed into tar shards.
+// Packs a data set into tar shards.
 #pragma once
 
 #include <torch/arg.h>
@@ -14,15 +14,15 @@
 namespace tpgm {
 
 struct ShardOptions {
-  /// A new shard is begun when one has this many bytes.
+  /// A shard is closed when it has this many bytes.
   TORCH_ARG(int64_t, shard_bytes) = 512 << 20;
   TORCH_ARG(int64_t, max_pixels) = kMaxPixels;
 };
 
-/// Writes `folder`/PART-000000.tar and on, with NUMBER_NAME.jpg (or the suffix of its format) and
-/// NUMBER_NAME.cls for every image, and classes.txt: what tar.h reads, and WebDataset. Bytes are those of
-/// the files. `progress` is told 1 for each image. The folder appears when all is in it; throws c10::Error,
-/// naming the file, for one that cannot be read or is no image.
+/// Writes `folder`/PART-000000.tar, PART-000001.tar, … and classes.txt, which tar.h and WebDataset can read.
+/// A shard has NUMBER_NAME.jpg (or the suffix of another format), with the bytes of the file, and
+/// NUMBER_NAME.cls for every image. Calls `progress(1)` after each image. The folder appears only when it is
+/// complete. Throws c10::Error with the name of the file if one cannot be read or is no image.
 void write_shards(const Dataset& data, const std::vector<Dataset::Part>& parts,
                   const std::filesystem::path& folder, const ShardOptions& options = {},
                   const std::function<void(size_t)>& progress = {});

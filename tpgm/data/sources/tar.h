@@ -1,4 +1,4 @@
-// Tar shards as WebDataset has them, and tars of class folders.
+// Reads tar shards in the format of WebDataset, and tars of class folders.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,25 @@
 
 namespace tpgm {
 
-/// Files that follow each other and share a key (the path up to the first dot of its last part) are a sample:
-/// key.jpg, .jpeg or .png with key.cls (a number, or a class's name) or key.json ("label", "cls" or "class").
-/// The key's folders name the part ("train/000001.jpg"), or, where it has none, the file's name up to a
-/// number behind a hyphen ("real_train-000004.tar"). If nothing has a label, the last folder of the key is
-/// its class: PART/CLASS/x.png, or in train.tar CLASS/x.png. Otherwise a class list is taken from classes.txt
-/// or classnames.txt beside the first shard, and labels without one are their own names.
+/// Consecutive files with the same key (the path up to the first dot of its last component) are one sample:
+/// key.jpg (or another suffix of formats/format.h) with key.cls (a number or a class name) or key.json
+/// ("label", "cls" or "class"). The folders of the key name the part ("train/000001.jpg"); without folders it
+/// is the name of the tar, up to a hyphen and a number ("real_train-000004.tar"). If no sample has a label,
+/// the last folder of the key is its class: PART/CLASS/x.png, or CLASS/x.png in train.tar. Otherwise the
+/// class names are those in classes.txt or classnames.txt beside the first shard, and without such a file the
+/// labels are the class names.
 ///
-/// Reads the headers of all shards, and later any image by itself: shards need not be read in order, so
-/// batches are shuffled over all of them. Throws c10::Error.
+/// Reads the headers of all shards; after that any image can be read by itself, so batches are shuffled over
+/// all shards. Throws c10::Error.
 std::vector<Samples> read_tar_shards(const std::vector<std::filesystem::path>& shards);
 
-/// What a shard holds, for read_tar_shards: samples in order.
+/// A sample in a shard.
 struct ShardSample {
-  std::string key, encoded;  // "train/000001", "train/000001.jpg"
+  std::string key, encoded;  // "train/000001", and the name of the image: "train/000001.jpg"
   std::string label;         // empty if there is none
   uint64_t offset = 0, size = 0;
 };
-/// Throws Malformed.
+/// Lists the samples of a shard in their order. Throws Malformed.
 std::vector<ShardSample> index_shard(TarReader& tar);
 
 }  // namespace tpgm

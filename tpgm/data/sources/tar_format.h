@@ -1,4 +1,4 @@
-// The header of a file in a tar, as POSIX.1-1988 and pax have it.
+// The header of a file in a tar archive (POSIX.1-1988, pax).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct TarHeader {
 };
 static_assert(sizeof(TarHeader) == kTarBlock);
 
-/// Of all bytes, those of the checksum's own field taken as spaces.
+/// The sum of all bytes, where the checksum field itself counts as spaces.
 inline uint32_t tar_checksum(const TarHeader& header) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(&header);
   uint32_t sum = 0;

@@ -1,4 +1,4 @@
-// The files in a tar, one header after another.
+// Lists the files in a tar archive, header by header.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@ namespace tpgm {
 
 struct TarEntry {
   std::string name;
-  uint64_t offset = 0;  // of its bytes
+  uint64_t offset = 0;  // of its content in the archive
   uint64_t size = 0;
 };
 
-/// ustar, GNU's long names and large sizes, pax' paths and sizes. Folders, links and devices are left out.
-/// Throws Malformed.
+/// Reads ustar, GNU's long names and large sizes, and paths and sizes of pax. It skips folders, links and
+/// devices. Throws Malformed.
 class TarReader {
  public:
-  /// Copies `size` bytes from `offset`, which lie within the file.
+  /// Copies `size` bytes from `offset`; TarReader asks only for bytes within the file.
   using Read = std::function<void(uint64_t offset, char* to, size_t size)>;
 
   TarReader(uint64_t file_size, Read read) : file_size_(file_size), read_(std::move(read)) {}
 
   /// The next file; nothing at the end.
   std::optional<TarEntry> next();
-  /// All bytes of an entry, which the caller knows to be small.
+  /// The content of an entry. The caller checks first that its size is reasonable.
   std::string bytes(const TarEntry& entry) const;
 
  private:

@@ -1,4 +1,4 @@
-// A tar file, written as a whole or not at all.
+// Writes a tar archive, which appears only when it is complete.
 #pragma once
 
 #include <filesystem>
@@ -8,18 +8,18 @@
 
 namespace tpgm {
 
-/// POSIX ustar, with a pax record for a name that does not fit it. Times, owners and modes are constants, so
-/// that the same content is the same file.
+/// Writes POSIX ustar, with a pax record for a name that does not fit. Times, owners and modes are constants,
+/// so that the same content gives the same bytes.
 class TarWriter {
  public:
   /// Throws as AtomicFile does.
   explicit TarWriter(const std::filesystem::path& path) : file_(path) {}
 
-  /// `name` with '/' between folders.
+  /// Adds a file; `name` has '/' between folders.
   void add(std::string_view name, std::string_view bytes);
-  /// Bytes so far.
+  /// Bytes written so far.
   size_t size() const { return size_; }
-  /// The last call on this object; without it nothing appears.
+  /// Makes the file appear under its name. No other call may follow.
   void commit();
 
  private:

@@ -1,4 +1,4 @@
-// Which fonts the glyphs data set is drawn from, and which part of it each family is for.
+// The fonts of the glyphs data set, and the domain and split of each font family.
 #pragma once
 
 #include <array>
@@ -20,31 +20,31 @@ enum class GlyphSplit { kPretrain, kTrain, kRadius, kSelection, kTest };
 inline const char* to_text(GlyphDomain domain) { return kGlyphDomains[static_cast<size_t>(domain)]; }
 inline const char* to_text(GlyphSplit split) { return kGlyphSplits[static_cast<size_t>(split)]; }
 
-/// Of Debian and Ubuntu.
+/// A font package of Debian and Ubuntu.
 struct FontPackage {
   const char* name;
-  GlyphDomain domain;  // of faces that do not tell
+  GlyphDomain domain;  ///< for faces that do not describe themselves
 };
 std::span<const FontPackage> glyph_packages();
 
-/// FNV-1a with splitmix64's finish: the same on every machine.
+/// A hash that is the same on every machine: FNV-1a, finished by splitmix64.
 uint64_t stable_hash(std::string_view text);
 
-/// What splits are made by: "lato" of "Lato Light", "dejavu" of "DejaVu Sans Mono". The first word of the
-/// name, or the one its relatives go by where fonts of several names share outlines ("liberation" of
+/// The family by which faces are split: the first word of the name ("lato" for "Lato Light", "dejavu" for
+/// "DejaVu Sans Mono"). Fonts with different names that share outlines have one family ("liberation" for
 /// "Arimo").
 std::string glyph_family(std::string_view font_family);
 
-/// Half of the families to pre-train, a quarter to fine-tune (of which 70, 15 and 15 % to train, to fit radii
-/// and to select by), a quarter to test.
+/// The split of a family: half of the families are for pre-training, a quarter for fine-tuning (70 % to
+/// train, 15 % to fit radii, 15 % for selection), and a quarter for testing.
 GlyphSplit glyph_split(const std::string& family);
 
-/// How a face draws: by our own list, then by what it says of itself, then by its package. `face` is its
-/// family and style.
+/// The style in which a face draws: from our list of names, else from what the font file states, else from
+/// its package. `face` is its family and style.
 GlyphDomain glyph_domain(std::string_view face, bool fixed_pitch, const std::array<uint8_t, 10>& panose,
                          const FontPackage& package);
 
-/// Whether the face is known to draw something else in the place of letters: Greek, ornaments, capitals for
+/// Whether the face is known to draw other shapes in the place of letters: Greek, ornaments, or capitals for
 /// small letters.
 bool draws_other_things(std::string_view face);
 

@@ -9,8 +9,8 @@
 
 namespace tpgm {
 
-/// The first line of the message; the rest is LibTorch's backtrace.
-inline std::string first_line(const std::exception& error) {
+/// The first line of what LibTorch says; the rest is a trace of its own.
+inline std::string short_message(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error ? torch_error->what_without_backtrace() : error.what();
   // Errors inside TorchScript begin with a trace of the script; the message follows.

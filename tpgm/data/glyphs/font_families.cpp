@@ -1,5 +1,5 @@
 // Lists of fonts, and the hash that splits them.
-#include "tpgm/data/glyphs/families.h"
+#include "tpgm/data/glyphs/font_families.h"
 
 #include <algorithm>
 #include <cctype>
