@@ -14,9 +14,10 @@ namespace tpgm::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"check", "classes, sizes, unreadable files, images in two parts", configure_data_check},
-    {"split", "lists for training, radii and selection, none in two of them", configure_data_split},
-    {"shards", "folders or lists into tar shards", configure_data_shards},
+    {"check", "report classes, sizes, unreadable files, and images that are in two parts",
+     configure_data_check},
+    {"split", "write disjoint lists for training, radii and selection", configure_data_split},
+    {"shards", "pack folders or lists into tar shards", configure_data_shards},
     {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
 };
 

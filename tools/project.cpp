@@ -1,4 +1,4 @@
-// `tpgm project`: anyone's pre-trained and fine-tuned checkpoints into one, by radii learned on held-out
+// `tpgm project`: a fine-tuned checkpoint projected towards its pre-trained one, by radii learned on held-out
 // data.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -56,7 +56,7 @@ std::vector<double> parse_mu(const std::string& text) {
   return values;
 }
 
-// A word of an enumeration; throws std::invalid_argument.
+// A keyword of an enumeration; throws std::invalid_argument.
 template <class T>
 T parse_word(const std::string& text) {
   T value{};
@@ -85,8 +85,8 @@ std::string command_text(const ProjectArguments& args, const Checkpoint& anchor,
   return text;
 }
 
-void print(const ProjectArguments& args, const std::vector<Projected>& results, const std::vector<fs::path>& files,
-           const Projector& projector) {
+void print(const ProjectArguments& args, const std::vector<Projected>& results,
+           const std::vector<fs::path>& files, const Projector& projector) {
   const auto& part = projector.part();
   const size_t skipped = projector.skipped().size();
   if (args.json) {
@@ -169,54 +169,55 @@ int project(const ProjectArguments& args) {
 Run configure_project(CLI::App& app) {
   auto args = std::make_shared<ProjectArguments>();
   auto& flags = args->flags;
-  app.add_option("--anchor", args->anchor, "The pre-trained checkpoint: a file, folder or run, of any layout")
+  app.add_option("--anchor", args->anchor, "Pre-trained checkpoint: a file, folder or run of any layout")
       ->required();
-  app.add_option("--checkpoint", args->checkpoint, "The fine-tuned checkpoint, with its head")->required();
-  app.add_option("--radius-data", args->where,
-                 "Images that neither was trained on, as 'tpgm data check' takes them")
+  app.add_option("--checkpoint", args->checkpoint, "Fine-tuned checkpoint, with its head")->required();
+  app.add_option(
+         "--radius-data", args->where,
+         "Held-out data for learning radii, as for 'tpgm data check': neither checkpoint was trained on it")
       ->required();
   app.add_option(
          "-o,--output", args->output,
-         "The .safetensors file to write; of several --mu, OUT-mu=0.001.safetensors and so on, or with "
-         "{mu} where the value goes")
+         "Output: a .safetensors file; with several --mu OUT-mu=0.001.safetensors for each, or a name with "
+         "{mu} in it for the value")
       ->required();
   app.add_option(
       "--part", args->part,
-      "Part of the radius data: a domain, or DOMAIN/SPLIT; default: the only part, or one called radius, "
-      "or train");
-  app.add_option("--mu", args->mu,
-                 "TPGM-C: weight of the squared radii in their loss; several (4e-3,1e-3,0) give a file each")
+      "Part of --radius-data: a domain, or DOMAIN/SPLIT; default: the only part, or the one named radius or "
+      "train");
+  app.add_option(
+         "--mu", args->mu,
+         "TPGM-C: weight of the squared radii in the radius loss; several (4e-3,1e-3,0) give one output each")
       ->check(parses(parse_mu));
-  app.add_option("--norm", args->norm, "Distance from the anchor: l2, mars or mars-max")
+  app.add_option("--norm", args->norm, "Norm of the distance from the anchor: l2, mars or mars-max")
       ->check(parses(parse_word<Norm>));
-  app.add_option("--radius-steps", args->radius_steps, "Updates of the radii")
+  app.add_option("--radius-steps", args->radius_steps, "Number of radius steps")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--radius-lr", args->radius_lr, "Learning rate of the radii (Adam)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--radius-batch-size", args->radius_batch_size, "Images of an update")
+  app.add_option("--radius-batch-size", args->radius_batch_size, "Batch size of a radius step")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--init", args->init, "First radius: half of the distance, or eps (1e-8)")
+  app.add_option("--init", args->init, "Initial radius: half of the distance, or eps (1e-8)")
       ->check(parses(parse_word<RadiusInit>));
   app.add_option("--scale", args->scale,
                  "Learn the radius itself (absolute), or its ratio to the distance (relative)")
       ->check(parses(parse_word<RadiusScale>));
-  app.add_option("--tv", args->tv, "Weight of the ratios' total variation within a block")
+  app.add_option("--tv", args->tv, "Weight of the total variation of the ratios within a block")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--exclude", args->exclude,
-                 "GLOB: parameters to leave as they are in the fine-tuned one; may be repeated")
+  app.add_option("--exclude", args->exclude, "GLOB: parameters to keep as fine-tuned; may be repeated")
       ->allow_extra_args(false);
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
+  app.add_option("--head", args->head, "Head for checkpoints that have none: a file of 'tpgm zeroshot'");
   flags.add(
       app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
+      "Classes in the order of the head: a file with one per line, or a folder of class folders; default: "
+      "the checkpoint's own, or the data's");
   flags.add(app, "--seed", "Random seed for the order of the radius data");
   flags.add_images(app);
   flags.add(app, "--cache");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--json", args->json, "For a program to read, with the ratio of every tensor");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe; weights stay fp32");
+  app.add_flag("--json", args->json, "Print JSON, with the ratio of every tensor");
   return [args] { return project(*args); };
 }
 
