@@ -51,7 +51,7 @@ double measure_apart(const TrainOptions& options) {
   const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
   if (pipe != nullptr) ::pclose(pipe);
   fs::remove(file);
-  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command goes on");
+  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command resumes");
   TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; it said why, above");
   return rate;
 }
@@ -95,7 +95,7 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
 int run_all(const ReproduceArguments& args) {
   if (!args.measure.empty()) {
     const double speed = measure_speed(make_options(load_recipe(args.measure).settings), interrupted);
-    TORCH_CHECK(speed > 0, "[reproduce] interrupted; the same command goes on");
+    TORCH_CHECK(speed > 0, "[reproduce] interrupted; the same command resumes");
     fmt::print("{}\n", speed);
     return 0;
   }

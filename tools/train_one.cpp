@@ -76,7 +76,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
     result = trainer.run();
   }
   if (!result.finished) {
-    say(fmt::format("tpgm train: stopped at step {}; go on with: tpgm train --resume {}\n", result.steps,
+    say(fmt::format("tpgm train: stopped at step {}; resume with: tpgm train --resume {}\n", result.steps,
                     path.string()));
     return 1;
   }
@@ -87,7 +87,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
 int resume_run(const std::string& run, Settings settings, bool json) {
   for (const auto& [key, text] : settings) {
     if (!has_trait(key, Trait::kResumable))
-      throw UsageError(fmt::format("--resume goes on as the run was begun; --{} cannot change", key));
+      throw UsageError(fmt::format("--resume uses the settings of the run; --{} cannot change", key));
   }
   TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");
   settings.merge(load_recipe(fs::path(run) / "recipe.toml").settings);

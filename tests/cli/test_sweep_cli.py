@@ -161,7 +161,7 @@ class Sweep(SweepCommand):
 
 
 class Interrupted(SweepCommand):
-    """A sweep that is stopped or killed goes on, and nothing of it is done twice."""
+    """A sweep that is stopped or killed is resumed, and no run of it is repeated."""
 
     def start(self, *command):
         process = subprocess.Popen([test_cli.COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -188,13 +188,13 @@ class Interrupted(SweepCommand):
         self.assertNotIn("lr=1e-2,seed=1", before)
         if how == signal.SIGTERM:
             self.assertEqual(process.returncode, 1)
-            self.assertIn("1 of 4 runs are finished; the same command goes on", errors)
+            self.assertIn("1 of 4 runs are finished; the same command resumes", errors)
         self.run_ok(*command)
         after = self.times()
         self.assertEqual(len(after), 4)
         for name, when in before.items():
             self.assertEqual(after[name], when)
-        self.assertIn("going on at step", (self.out / "lr=1e-3,seed=1.log").read_text())
+        self.assertIn("resuming at step", (self.out / "lr=1e-3,seed=1.log").read_text())
         steps = [json.loads(line)["step"] for line in (self.out / "lr=1e-3,seed=1" / "log.jsonl").read_text().splitlines()
                  if '"epoch"' in line and json.loads(line)["event"] == "epoch"]
         self.assertEqual(steps, sorted(set(steps)))

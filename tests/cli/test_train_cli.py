@@ -262,12 +262,12 @@ class Killed(TrainCommand):
                 process.send_signal(number)
                 out, said = process.communicate()
                 self.assertEqual((process.returncode, out), (1, ""), said)
-                self.assertRegex(said, rf"stopped at step \d+; go on with: tpgm train --resume {run}\n$")
+                self.assertRegex(said, rf"stopped at step \d+; resume with: tpgm train --resume {run}\n$")
                 self.assertTrue((run / "resume.safetensors").is_file())
                 self.assertFalse((run / "result.json").exists())
                 again = self.run_ok("train", "--resume", run)
                 step = re.search(r"stopped at step (\d+)", said)[1]
-                self.assertIn(f"going on at step {step} of {STEPS}", again.stderr)
+                self.assertIn(f"resuming at step {step} of {STEPS}", again.stderr)
                 self.assert_same_run(self.reference(), run)
 
     def test_a_second_signal_ends_it_at_once(self):
@@ -320,7 +320,7 @@ class Folders(TrainCommand):
 
     def test_output(self):
         begun = self.begun()
-        self.assertIn(f"holds a run that was begun: go on with --resume {begun}", self.refused(1, *self.command(begun)))
+        self.assertIn(f"holds an unfinished run: resume it with --resume {begun}", self.refused(1, *self.command(begun)))
         before = sorted((path.name, path.read_bytes()) for path in self.reference().iterdir())
         self.assertIn("holds a finished run", self.refused(1, *self.command(self.reference())))
         self.assertEqual(before, sorted((path.name, path.read_bytes()) for path in self.reference().iterdir()))

@@ -113,7 +113,7 @@ class Runner {
         say("stopping; the runs save themselves");
         stop();
         TORCH_CHECK(false, "[sweep] interrupted: ", done_, " of ", jobs_.size(),
-                    " runs are finished; the same command goes on");
+                    " runs are finished; the same command resumes");
       }
       start_some();
       look();

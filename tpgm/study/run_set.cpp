@@ -258,7 +258,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
       set.unfinished.push_back(path);
     }
   }
-  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; go on with tpgm train `resume` ",
+  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; resume them with tpgm train `resume` ",
               set.unfinished.empty() ? "RUN" : shown(set.unfinished.front()));
 
   leave_out_anchors(runs, set.notes);

@@ -379,7 +379,7 @@ void Trainer::load_state() {
   state_ = state;
   clock_.before = state_.seconds;
   saved_step_ = state_.step;
-  say(fmt::format("going on at step {} of {}", state_.step, schedule_.steps()));
+  say(fmt::format("resuming at step {} of {}", state_.step, schedule_.steps()));
 }
 
 std::string Trainer::last_good_state() const {
