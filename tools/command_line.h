@@ -1,10 +1,16 @@
+// Command lines as text that can be pasted into a shell: for run folders, and for what outputs were made by.
 #pragma once
 
 #include <string>
 
 namespace tpgm::tools {
 
-/// What this process was started with, as it can be pasted into a shell.
+/// `word` between single quotes, in which a shell takes it as it is; an apostrophe in it becomes '\''.
+std::string in_quotes(const std::string& word);
+/// The same, or `word` itself where a shell needs no quotes.
+std::string shell_word(const std::string& word);
+
+/// The command line of this process.
 std::string command_line();
 
 }  // namespace tpgm::tools

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/base/untrusted.h"
@@ -52,12 +53,12 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
 
 // What the output was made by.
 std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
-  std::string text = fmt::format("tpgm convert {}", name_of(input));
-  if (!input.key().empty()) text += fmt::format(" --key '{}'", input.key());
+  std::string text = fmt::format("tpgm convert {}", shell_word(name_of(input)));
+  if (!input.key().empty()) text += " --key " + in_quotes(input.key());
   if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
-  for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
-  for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  for (const auto& [from, to] : options.renames()) text += " --rename " + in_quotes(from + "=" + to);
+  for (const auto& glob : options.only()) text += " --only " + in_quotes(glob);
+  for (const auto& glob : options.exclude()) text += " --exclude " + in_quotes(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
@@ -82,12 +83,12 @@ int convert_layout(const ConvertArguments& args) {
   Provenance provenance({&input});
   provenance.start();
   Metadata metadata = provenance.wait();
-  std::string command = fmt::format("tpgm convert {} --to {}", name_of(input), args.to);
+  std::string command = fmt::format("tpgm convert {} --to {}", shell_word(name_of(input)), args.to);
   for (const auto& [flag, value] : {std::pair("--key", args.key),
                                     {"--model", args.model},
                                     {"--dtype", args.dtype},
                                     {"--shard-size", args.shard_size}}) {
-    if (!value.empty()) command += fmt::format(" {} '{}'", flag, value);
+    if (!value.empty()) command += fmt::format(" {} {}", flag, in_quotes(value));
   }
   keys::kCommand.set(metadata, command);
   options.metadata(metadata);

@@ -11,6 +11,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "tools/command_line.h"
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/setting_flags.h"
@@ -72,12 +73,13 @@ T parse_word(const std::string& text) {
 std::string command_text(const ProjectArguments& args, const Checkpoint& anchor, const Checkpoint& finetuned,
                          double mu) {
   std::string text = fmt::format(
-      "tpgm project --anchor {} --checkpoint {} --radius-data '{}' --mu {} --norm {} --radius-steps {} "
+      "tpgm project --anchor {} --checkpoint {} --radius-data {} --mu {} --norm {} --radius-steps {} "
       "--radius-lr {} --radius-batch-size {} --init {} --scale {} --tv {}",
-      name_of(anchor), name_of(finetuned), printable(fs::path(args.where).filename().string(), 255), mu,
-      args.norm, args.radius_steps, args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
-  if (!args.part.empty()) text += fmt::format(" --part '{}'", args.part);
-  for (const auto& glob : args.exclude) text += fmt::format(" --exclude '{}'", glob);
+      shell_word(name_of(anchor)), shell_word(name_of(finetuned)),
+      in_quotes(printable(fs::path(args.where).filename().string(), 255)), mu, args.norm, args.radius_steps,
+      args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
+  if (!args.part.empty()) text += " --part " + in_quotes(args.part);
+  for (const auto& glob : args.exclude) text += " --exclude " + in_quotes(glob);
   const auto given = args.flags.given();
   for (const char* key : {"seed", "crop-pct", "mean", "std", "interpolation", "decode"}) {
     if (given.contains(key)) text += fmt::format(" --{} {}", key, given.at(key));

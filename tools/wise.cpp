@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/base/numbers.h"
@@ -87,10 +88,11 @@ struct WiseArguments {
 // What the output of a ratio was made by.
 std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned,
                          const MergeOptions& options, double ratio) {
-  std::string text =
-      fmt::format("tpgm wise {} {} --ratio {}", name_of(pretrained), name_of(finetuned), ratio);
-  for (const auto& [glob, value] : options.filters()) text += fmt::format(" --filter '{}={}'", glob, value);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  std::string text = fmt::format("tpgm wise {} {} --ratio {}", shell_word(name_of(pretrained)),
+                                 shell_word(name_of(finetuned)), ratio);
+  for (const auto& [glob, value] : options.filters())
+    text += " --filter " + in_quotes(fmt::format("{}={}", glob, value));
+  for (const auto& glob : options.exclude()) text += " --exclude " + in_quotes(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
