@@ -12,7 +12,7 @@ namespace tpgm::benchmarks {
 struct IoOptions {
   std::filesystem::path folder;  ///< for the files; they are removed in the end
   double gigabytes = 2;          ///< of each checkpoint
-  std::int64_t repeats = 3;
+  int64_t repeats = 3;
   std::string python;  ///< an interpreter with torch and safetensors, to run rivals/io.py on the same files
   std::filesystem::path rival;  ///< that script
   StartProgress progress;
@@ -22,7 +22,7 @@ struct IoOptions {
 /// has none.
 struct IoReport {
   double gigabytes = 0;
-  std::int64_t tensors = 0;
+  int64_t tensors = 0;
   double copy = 0;            ///< reads both files and writes one: all threads, write-back begun early
   double copy_plain = 0;      ///< the same in one thread: read, read, write
   double merge = 0;           ///< tpgm::merge_checkpoints, fingerprints included

@@ -12,12 +12,11 @@
 namespace tpgm::benchmarks {
 
 struct LoaderBenchOptions {
-  std::int64_t images =
-      1000;  ///< 500 × 375, made by the benchmark: noise and discs with a photograph's spectrum
+  int64_t images = 1000;  ///< 500 × 375, made by the benchmark: noise and discs with a photograph's spectrum
   int quality = 85;
-  std::int64_t image_size = 224;
-  std::int64_t batch_size = 64;
-  std::int64_t repeats = 2;      ///< passes over the images
+  int64_t image_size = 224;
+  int64_t batch_size = 64;
+  int64_t repeats = 2;           ///< passes over the images
   std::filesystem::path folder;  ///< for the files, removed in the end
   std::string python;            ///< an interpreter to run the rival; empty: ours alone
   std::filesystem::path rival;   ///< rivals/loader.py
@@ -39,7 +38,7 @@ struct LoaderRow {
 
 struct LoaderReport {
   double file_kb = 0;  ///< mean
-  std::int64_t turns = 0;
+  int64_t turns = 0;
   std::vector<LoaderRow> rows;
   std::string rival, rival_torch;  ///< "torchvision 0.28.0, Pillow 13.0.0"
 

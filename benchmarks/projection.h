@@ -16,7 +16,7 @@ struct ProjectionOptions {
   at::Device device = at::kCPU;
   std::string model = "resnet50";
   at::ScalarType dtype = at::kFloat;
-  std::int64_t repeats = 20;
+  int64_t repeats = 20;
   StartProgress progress;
 };
 
@@ -31,7 +31,7 @@ struct ProjectionResult {
 };
 
 struct ProjectionReport {
-  std::int64_t tensors = 0;
+  int64_t tensors = 0;
   double megabytes = 0;  ///< Of the weights alone.
   double copy_ms = 0;    ///< Of the same bytes, one tensor to another.
   double copy_gb_s = 0;  ///< Two passes: one read, one written.

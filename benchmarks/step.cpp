@@ -36,9 +36,8 @@ struct Runner {
 };
 
 /// For as many rows of steps.
-Work progress_of(const StepOptions& options, const StepSetting& setting, std::size_t rows) {
-  return begin_progress(options.progress,
-                        static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
+Work progress_of(const StepOptions& options, const StepSetting& setting, size_t rows) {
+  return begin_progress(options.progress, static_cast<int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
 /// A GPU that has rested, or done lighter work, clocks higher than one at work. It rests while a row is set
@@ -54,7 +53,7 @@ void settle(Runner& runner, double seconds, c10::Device device) {
 }
 
 void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
-  for (std::int64_t i = 0; i < setting.warmup; ++i) {
+  for (int64_t i = 0; i < setting.warmup; ++i) {
     runner.call();
     // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
     // the memory of a graph is taken when it is captured.
@@ -66,15 +65,15 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
 /// On CUDA, where steps queue up, after the warm-up of all, the first's last: in two turns of many steps,
 /// there and back, with a while at each change in which the GPU's clock settles to the runner's own work.
 void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::Device device) {
-  const std::int64_t turns = runners.size() > 1 ? std::min<std::int64_t>(2, setting.repeats) : 1;
+  const int64_t turns = runners.size() > 1 ? std::min<int64_t>(2, setting.repeats) : 1;
   const Runner* at_work = runners.front();
-  for (std::int64_t turn = 0; turn < turns; ++turn, std::ranges::reverse(runners)) {
+  for (int64_t turn = 0; turn < turns; ++turn, std::ranges::reverse(runners)) {
     for (auto* runner : runners) {
       if (std::exchange(at_work, runner) != runner) settle(*runner, setting.warmup_s, device);
       runner->meter->call(runner->work);  // the first that counts is launched while this one runs
       Marks marks(device);
       marks.add();
-      for (std::int64_t i = turn; i < setting.repeats; i += turns) {
+      for (int64_t i = turn; i < setting.repeats; i += turns) {
         runner->call();
         marks.add();
       }
@@ -85,7 +84,7 @@ void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::
 
 /// On the CPU, after the warm-up of all.
 void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setting, Rival* rival) {
-  for (std::int64_t i = 0; i < setting.repeats; ++i) {
+  for (int64_t i = 0; i < setting.repeats; ++i) {
     for (auto* runner : runners) runner->laps.push_back(host_ms([&] { runner->call(); }));
     if (rival) rival->take_turn();
   }
@@ -98,7 +97,7 @@ void time_one(Runner& runner, const StepSetting& setting, c10::Device device, Ri
   time_in_turns({&runner}, setting, rival);
 }
 
-std::int64_t usual_repeats(const StepOptions& options) { return options.device.is_cuda() ? 20 : 5; }
+int64_t usual_repeats(const StepOptions& options) { return options.device.is_cuda() ? 20 : 5; }
 
 StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, Rival* rival) {
   StepTimes times;
@@ -236,9 +235,9 @@ void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, 
   for (const auto& each : all) each->report();
 }
 
-std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, std::int64_t batch_size) {
+std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, int64_t batch_size) {
   std::vector<MethodRow> rows;
-  const auto add = [&](const std::string& method, const std::string& name, std::int64_t radius_batch) {
+  const auto add = [&](const std::string& method, const std::string& name, int64_t radius_batch) {
     const auto has_name = [&](const MethodRow& each) { return each.times.name == name; };
     if (std::any_of(rows.begin(), rows.end(), has_name)) return;
     auto& row = rows.emplace_back();
@@ -250,8 +249,8 @@ std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, std::int
   add("ft", "plain", 0);
   for (const auto& method : methods) {
     if (method == "tpgm") {
-      const std::int64_t quarter = std::max<std::int64_t>(1, batch_size / 4);
-      for (const std::int64_t radius : {quarter, batch_size})
+      const int64_t quarter = std::max<int64_t>(1, batch_size / 4);
+      for (const int64_t radius : {quarter, batch_size})
         add(method, fmt::format("tpgm, radius batch {}", radius), radius);
     } else if (method != "ft") {
       add(method, method, 0);
@@ -311,7 +310,7 @@ StepSetting profile_step(const StepOptions& options, const std::string& method) 
   const StepSetting setting = make_setting(options, 1);
   const auto rows = rows_of({method}, options.batch_size);
   OurStep ours(options, setting, method, rows.at(method == "ft" ? 0 : 1).radius_batch);
-  for (std::int64_t i = 0; i < setting.warmup; ++i) ours.step();
+  for (int64_t i = 0; i < setting.warmup; ++i) ours.step();
   const ProfilerRange range(options.device);
   ours.step();
   return setting;

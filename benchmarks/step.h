@@ -27,29 +27,29 @@ struct AdamW {
 struct StepOptions {
   ModelConfig model;
   c10::Device device = c10::kCPU;
-  std::int64_t batch_size = 16;
-  std::int64_t classes = 1000;
+  int64_t batch_size = 16;
+  int64_t classes = 1000;
   bool amp = false;                   ///< bf16 autocast
   bool cuda_graph = true;             ///< as `tpgm train` has it
   std::optional<bool> channels_last;  ///< by default as the family has it
-  std::optional<std::int64_t>
+  std::optional<int64_t>
       warmup;  ///< steps that do not count; by default 2, on CUDA 10 and 2 s, and 6 at least
-  std::optional<std::int64_t> repeats;  ///< by default 5, on CUDA and in measure_methods() 20
-  std::string python;                   ///< an interpreter to run the rival; empty: ours alone
-  std::filesystem::path rival;          ///< rivals/step.py
-  bool compile = false;                 ///< time torch.compile too
-  std::filesystem::path folder;         ///< for files: what the rival reads, a run
-  StartProgress progress;               ///< of our steps
+  std::optional<int64_t> repeats;  ///< by default 5, on CUDA and in measure_methods() 20
+  std::string python;              ///< an interpreter to run the rival; empty: ours alone
+  std::filesystem::path rival;     ///< rivals/step.py
+  bool compile = false;            ///< time torch.compile too
+  std::filesystem::path folder;    ///< for files: what the rival reads, a run
+  StartProgress progress;          ///< of our steps
   std::function<void(const std::string&)> say = [](const std::string&) {};  ///< what takes long
 };
 
 /// The options with all that they leave open decided, the same for every row.
 struct StepSetting {
   ModelConfig config;
-  std::int64_t parameters = 0;
-  std::int64_t image_size = 0, channels = 0;
+  int64_t parameters = 0;
+  int64_t image_size = 0, channels = 0;
   bool channels_last = false;
-  std::int64_t warmup = 0, repeats = 0;
+  int64_t warmup = 0, repeats = 0;
   double warmup_s = 0;  ///< at least so long, and again where rows take turns
 };
 
@@ -89,7 +89,7 @@ StepReport measure_step(const StepOptions& options);
 /// A row of ours: a method and how many images it learns radii from in each step.
 struct MethodRow {
   std::string method;  ///< "ft" is plain fine-tuning
-  std::int64_t radius_batch = 0;
+  int64_t radius_batch = 0;
   StepTimes times;  ///< of training alone
 };
 

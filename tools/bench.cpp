@@ -32,7 +32,7 @@ struct ProjectionArguments {
   std::string device = "auto";
   std::string model = "resnet50";
   std::string dtype = "float32";
-  std::int64_t repeats = 20;
+  int64_t repeats = 20;
   bool json = false;
 };
 

@@ -17,7 +17,7 @@ namespace tpgm::tools {
 template <class Options, class Measure>
 auto with_progress(const std::string& what, Options options, Measure&& measure) {
   std::optional<Progress> progress;
-  options.progress = [&](std::int64_t steps) {
+  options.progress = [&](int64_t steps) {
     progress.emplace(what, static_cast<size_t>(steps),
                      [](size_t count) { return grouped(static_cast<int64_t>(count)); });
     return [&progress] { progress->add(1); };

@@ -17,7 +17,7 @@ namespace {
 struct IoArguments {
   std::string folder = std::filesystem::temp_directory_path().string();
   double gigabytes = 2;
-  std::int64_t repeats = 3;
+  int64_t repeats = 3;
   std::string python;
   std::string rival;
   bool json = false;

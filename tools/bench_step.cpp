@@ -25,11 +25,11 @@ namespace {
 struct StepArguments {
   std::string model = "resnet50";
   std::string device = "auto";
-  std::int64_t batch_size = 16;
-  std::int64_t classes = 1000;
+  int64_t batch_size = 16;
+  int64_t classes = 1000;
   std::optional<bool> amp, compile, channels_last;
   bool cuda_graph = true;
-  std::optional<std::int64_t> warmup, repeats;
+  std::optional<int64_t> warmup, repeats;
   std::string python;
   std::string rival;
   bool compare = false;

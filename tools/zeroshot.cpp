@@ -23,7 +23,7 @@ namespace {
 
 struct ZeroshotArguments {
   std::string model, checkpoint, key, classnames, templates, vocab, output, device = "auto";
-  std::int64_t batch_size = 256;
+  int64_t batch_size = 256;
 };
 
 std::string sentences_text(size_t count) {
