@@ -1,4 +1,4 @@
-// `tpgm bench step`.
+// `tpgm bench step`: training steps and an inference batch, beside PyTorch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -115,7 +115,7 @@ int bench_step(const StepArguments& args, bool methods_given) {
   return args.compare ? measure_all(run, args.methods, args.json) : measure_one(run, args.json);
 }
 
-/// A flag and its opposite, either of which decides what is left open otherwise.
+/// A flag and its opposite. If neither is given, `value` stays empty.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value,
                         const std::string& help, const std::string& no_help) {
   auto* yes = app.add_flag_callback("--" + name, [&value] { value = true; }, help);

@@ -1,4 +1,4 @@
-// Command lines as text that can be pasted into a shell: for run folders, and for what outputs were made by.
+// Command lines as text that can be pasted into a shell, for run folders and the metadata of outputs.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// `tpgm convert`: any checkpoint into safetensors, under any library's names.
+// `tpgm convert`: any checkpoint to safetensors, with the names of any library.
 #include "tpgm/checkpoints/convert.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ struct ConvertArguments {
   bool keep_prefix = false;
 };
 
-// Beside the weights in a folder for Hugging Face: what their processors read.
+// Files that Hugging Face's processors read, copied beside the weights.
 constexpr std::array kCompanions{"vocab.json",
                                  "merges.txt",
                                  "tokenizer.json",
@@ -51,7 +51,7 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
   }
 }
 
-// What the output was made by.
+// The command that makes the output, for its metadata.
 std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
   std::string text = fmt::format("tpgm convert {}", shell_word(name_of(input)));
   if (!input.key().empty()) text += " --key " + in_quotes(input.key());
@@ -63,7 +63,7 @@ std::string command_text(const Checkpoint& input, const ConvertOptions& options)
   return text;
 }
 
-// Names and shapes of another library's.
+// Writes the names and shapes of another library.
 int convert_layout(const ConvertArguments& args) {
   if (!args.renames.empty() || !args.only.empty() || !args.exclude.empty() || args.keep_prefix) {
     throw UsageError(
@@ -92,7 +92,7 @@ int convert_layout(const ConvertArguments& args) {
   }
   keys::kCommand.set(metadata, command);
   options.metadata(metadata);
-  // What transformers reads is a folder.
+  // transformers reads folders.
   const bool for_transformers =
       options.layout() == Layout::kHuggingFace && !args.output.ends_with(".safetensors");
   const bool folder = args.output.ends_with('/') || is_folder(args.output) || for_transformers;

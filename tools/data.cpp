@@ -1,4 +1,4 @@
-// `tpgm data`: a table of its subcommands, and what commands that load images share.
+// `tpgm data`: the table of its subcommands, and functions shared by commands that load images.
 #include "tools/data.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ Run configure_data(CLI::App& app) {
     for (const auto& [sub, run] : runs) {
       if (sub->parsed()) return run();
     }
-    return 2;  // require_subcommand has seen to it that one is
+    return 2;  // not reached: require_subcommand(1)
   };
 }
 
@@ -52,7 +52,7 @@ std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::
       const bool taken = std::find(parts.begin(), parts.end(), part) != parts.end();
       if (!taken && (part->title() == name || part->domain == name)) parts.push_back(part);
     }
-    if (parts.size() == before) parts.push_back(data.part(name, Role::kTest));  // throws, with the nearest
+    if (parts.size() == before) parts.push_back(data.part(name, Role::kTest));  // throws, naming the nearest
   }
   return parts;
 }

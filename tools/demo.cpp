@@ -1,4 +1,4 @@
-// `tpgm demo`: the whole story on the built-in data, in minutes.
+// `tpgm demo`: all methods compared on the built-in data, in minutes.
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
@@ -47,7 +47,7 @@ int demo(const DemoArguments& args) {
   ReproduceOptions options;
   options.given["device"] = device.str();
   for (int64_t seed = 0; seed < args.seeds; ++seed) options.seeds.push_back(std::to_string(seed));
-  // The model is so small that one core is best used by one run.
+  // The model is so small that a run does not profit from a second core.
   options.jobs = job_options("demo", args.jobs > 0 ? args.jobs : std::min<int64_t>(cores, 8), progress);
   options.output = fs::absolute(args.output).lexically_normal();
   interrupted();

@@ -61,7 +61,7 @@ int eval(const EvalArguments& args) {
   const auto note = [](const std::string& text) { say(fmt::format("tpgm eval: {}\n", text)); };
   auto rows = rows_to_evaluate(args.checkpoints, given, note);
   for (const auto& row : rows) check_complete(row, given);
-  std::unique_ptr<AtomicFile> csv, per_class;  // which fail now, not after the work
+  std::unique_ptr<AtomicFile> csv, per_class;  // opened first, to fail before the work
   if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv);
   if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class);
   open_tests(rows, args.head, note);

@@ -98,10 +98,10 @@ int run_predict(PredictArguments args) {
   const auto options = make_options(args.flags.given());
   check_usage(args, options);
   const auto device = find_device(options.device);
-  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile(args.output);  // throws before the work if it cannot be written
   AtomicFile csv(args.csv);
   const auto note = [](const std::string& text) { say(fmt::format("tpgm predict: {}\n", text)); };
-  // A head that is given beats the checkpoint's own.
+  // A head that is given replaces the checkpoint's own.
   const auto use = args.features ? HeadUse::kNever : HeadUse::kAlways;
   const auto given = open_classifier(options.model, args.checkpoint, args.head, note, use);
   const Dataset data = open_for(given, args.where, options.class_list, args.features, note);
@@ -129,7 +129,7 @@ int run_predict(PredictArguments args) {
     }
   }
   TORCH_CHECK(!all.empty(), "[predict] no image of '", args.where, "' could be read");
-  // Images without labels are still told apart by the head's names.
+  // Predictions for images without labels get the class names of the head.
   auto classes = data.classes();
   if (classes.empty()) classes = given.head.empty() ? given.classes : load_zero_shot(given.head).class_names;
   Metadata metadata;

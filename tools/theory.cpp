@@ -1,4 +1,4 @@
-// `tpgm theory`: Theorem 1 drawn, checked on every draw, and α learned against ε.
+// `tpgm theory`: checks Theorem 1 on random linear problems, and shows the learned α against ε.
 #include "benchmarks/theory.h"
 
 #include <fmt/format.h>

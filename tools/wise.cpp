@@ -1,4 +1,4 @@
-// `tpgm wise`: two checkpoints into one, by one ratio; or into several, by a sweep.
+// `tpgm wise`: interpolates two checkpoints, with one ratio or with several.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxRatios = 200;  // each is an open file
 
-// Spaces after a comma may be there: "0.1, 0.5".
+// Spaces after a comma are allowed: "0.1, 0.5".
 double parse_ratio(const std::string& text) {
   const auto value =
       parse_number<double>(std::string_view(text).substr(std::min(text.find_first_not_of(' '), text.size())));
@@ -56,7 +56,7 @@ std::vector<double> parse_ratios(const std::string& text) {
       throw std::invalid_argument(fmt::format("'{}' are more than {} ratios", part, kMaxRatios));
     }
     for (size_t i = 0; from + static_cast<double>(i) * step <= to + 1e-9 * step; ++i) {
-      // 0.3, not 0.30000000000000004: so that it is the same ratio as one given alone.
+      // 0.3, not 0.30000000000000004, so that it equals a ratio that is given by itself.
       ratios.push_back(std::stod(fmt::format("{:.10g}", from + static_cast<double>(i) * step)));
     }
   }
@@ -85,7 +85,7 @@ struct WiseArguments {
   bool keep_prefix = false;
 };
 
-// What the output of a ratio was made by.
+// The command that makes the output of a ratio, for its metadata.
 std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned,
                          const MergeOptions& options, double ratio) {
   std::string text = fmt::format("tpgm wise {} {} --ratio {}", shell_word(name_of(pretrained)),
