@@ -62,7 +62,7 @@ int64_t make_checkpoint(const fs::path& path, double gigabytes) {
   return static_cast<int64_t>(specs.size());
 }
 
-// Into the page cache.
+// Reads a file into the page cache.
 void warm(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   std::vector<char> buffer(kPiece);
@@ -70,8 +70,8 @@ void warm(const fs::path& path) {
   }
 }
 
-// Takes pages for as many bytes and gives them back. A virtual machine may have to get memory from its host
-// first, which takes longer than anything measured here; this way nobody's turn pays for it.
+// Allocates so many bytes and frees them. A virtual machine may have to get memory from its host first, which
+// takes longer than anything that is measured here.
 void take_pages(const fs::path& folder, double bytes) {
   if (bytes > 6e9) return;  // more than most machines have free
   std::ofstream stream(folder / "pages", std::ios::binary);
@@ -85,7 +85,7 @@ void check(bool ok, const char* what) {
   TORCH_CHECK(ok, "[bench io] cannot ", what, " a file of the benchmark");
 }
 
-// What any program has to do that reads two files and writes one.
+// The lower bound: reads two files and writes one.
 void copy(const fs::path& a, const fs::path& b, const fs::path& out, int threads, bool early) {
   const int from_a = ::open(a.c_str(), O_RDONLY), from_b = ::open(b.c_str(), O_RDONLY);
   const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);

@@ -1,4 +1,5 @@
-// Files that look like photographs, and turns of ours and the rival with them.
+// Makes JPEGs with the statistics of photographs, and loads them with tpgm and the rival in turns. The files,
+// the turns and the memory are one experiment, which is why this file is long.
 #include "benchmarks/loader.h"
 
 #include <ATen/ATen.h>
@@ -97,7 +98,7 @@ Image make_image(int64_t index) {
   return image;
 }
 
-/// The same images in class folders and in shards, and lists of them; all goes with it.
+/// The same images in class folders and in shards, and lists of them; removed with the object.
 class Files {
  public:
   explicit Files(const LoaderBenchOptions& options) : folder_(options.folder, "bench loader") {
@@ -110,7 +111,7 @@ class Files {
   fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
 
-  /// The files again and again, until there are as many lines.
+  /// Repeats the files until the list has so many lines.
   fs::path write_list(const char* name, int64_t lines) const {
     const fs::path path = file(name);
     std::ofstream stream(path);
@@ -171,7 +172,7 @@ Dataset::Part only_part(const fs::path& where) {
 
 // --- turns -------------------------------------------------------------------------------------------------
 
-/// Seconds an image takes.
+/// Seconds per image.
 struct Lap {
   double wall = 0, cpu = 0;
 };
@@ -215,7 +216,7 @@ SampleSubset part_of(const Dataset::Part& samples, int64_t begin, int64_t end) {
 
 Lap our_turn(const SampleSubset& subset, const View& view, int64_t workers, int64_t batch_size) {
   Loader loader(subset, view, LoaderOptions().batch_size(batch_size).workers(workers));
-  run_epoch(loader, 0);  // takes the memory for its batches, as the first of many turns
+  run_epoch(loader, 0);  // allocates the memory for its batches
   return measure(subset.size(), [&] { run_epoch(loader, 1); });
 }
 
@@ -342,7 +343,7 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, const std
 
 // --- memory ------------------------------------------------------------------------------------------------
 
-// Until the workers have filled the queue.
+// Waits until the workers have filled the queue.
 void wait_idle() {
   constexpr double kLook = 0.02;
   for (double used = kLook; used > kLook / 4;) {

@@ -33,13 +33,13 @@ std::unique_ptr<Method> make(const std::string& name, Classifier& model) {
 
 StepSetting make_setting(const StepOptions& options, int64_t repeats) {
   const bool cuda = options.device.is_cuda();
-  // As training scripts have it, and the rival.
+  // As in training scripts and in the rival.
   at::globalContext().setBenchmarkCuDNN(true);
   StepSetting setting;
   setting.config = options.model;
   set_defaults(setting.config);
   setting.channels_last = options.channels_last.value_or(setting.config.family->channels_last);
-  constexpr int64_t kUntilCaptured = 6;  // steps, with TPGM: before that memory is not what it will be
+  constexpr int64_t kUntilCaptured = 6;  // steps with TPGM; before, memory has not reached its final size
   setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilCaptured : 0);
   setting.warmup_s = cuda && !options.warmup ? 2 : 0;
   setting.repeats = options.repeats.value_or(repeats);

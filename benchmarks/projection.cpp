@@ -21,7 +21,7 @@ namespace {
 class Timer {
  public:
   explicit Timer(at::Device device) : device_(device) {
-    // Larger than the last cache of today's machines; reading and writing it leaves nothing else in there.
+    // Larger than the last-level cache of current machines; reading and writing it evicts everything else.
     scrub_ = at::zeros({(device.is_cuda() ? 256 : 640) << 18}, at::TensorOptions(at::kInt).device(device));
   }
 
@@ -53,7 +53,7 @@ class Timer {
   at::Tensor scrub_;
 };
 
-/// What a user would write without us: the same mathematics, one tensor after the other.
+/// What a user would write without tpgm: the same mathematics, tensor by tensor.
 void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double radius, Norm norm) {
   const auto delta = weights - anchor;
   at::Tensor distance;
@@ -97,7 +97,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
 
   const auto from = at::randn({elements}, tensor_options);
   auto to = at::empty_like(from);
-  const auto done = begin_progress(options.progress, 7);  // the copy, and two ways for each of three norms
+  const auto done = begin_progress(options.progress, 7);  // the copy, and two implementations of three norms
   report.copy_ms = timer.median_ms(options.repeats, [] {}, [&] { to.copy_(from); });
   done();
   report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;

@@ -1,4 +1,4 @@
-// Distance and projection of all tensors of a model, beside ATen and beside a plain copy.
+// Distance and projection of all tensors of a model, compared with ATen and with a plain copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,8 +32,8 @@ struct ProjectionResult {
 
 struct ProjectionReport {
   int64_t tensors = 0;
-  double megabytes = 0;  ///< Of the weights alone.
-  double copy_ms = 0;    ///< Of the same bytes, one tensor to another.
+  double megabytes = 0;  ///< The size of the weights.
+  double copy_ms = 0;    ///< Copying as many bytes from tensor to tensor.
   double copy_gb_s = 0;  ///< Two passes: one read, one written.
   std::vector<ProjectionResult> norms;
 };

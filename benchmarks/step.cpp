@@ -1,4 +1,4 @@
-// Steps of ours and of the rival, in turns.
+// Runs our steps and the rival's in turns.
 #include "benchmarks/step.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Work = std::function<void()>;
 
-/// What is timed, its memory, and what to call after each time.
+/// A function that is timed, its memory, and what to call after each run.
 struct Runner {
   Work work;
   std::shared_ptr<MemoryMeter> meter;
@@ -35,13 +35,13 @@ struct Runner {
   }
 };
 
-/// For as many rows of steps.
+/// Progress of so many rows of steps.
 Work progress_of(const StepOptions& options, const StepSetting& setting, size_t rows) {
   return begin_progress(options.progress, static_cast<int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
-/// A GPU that has rested, or done lighter work, clocks higher than one at work. It rests while a row is set
-/// up, and the shorter a row's steps are the more they would gain by that.
+/// A GPU that was idle, or did lighter work, clocks higher than a busy one. It is idle while a row is set up,
+/// and the shorter the steps of a row are, the more they would gain from that.
 void settle(Runner& runner, double seconds, c10::Device device) {
   for (double ms = 0; ms < 1e3 * seconds;) {
     Marks marks(device);
@@ -62,8 +62,9 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   settle(runner, setting.warmup_s, device);
 }
 
-/// On CUDA, where steps queue up, after the warm-up of all, the first's last: in two turns of many steps,
-/// there and back, with a while at each change in which the GPU's clock settles to the runner's own work.
+/// On CUDA, where steps queue up, after the warm-up of all runners (that of the first one last): two turns of
+/// many steps, the second in reverse order. At each change the clock of the GPU settles to the work of the
+/// runner.
 void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::Device device) {
   const int64_t turns = runners.size() > 1 ? std::min<int64_t>(2, setting.repeats) : 1;
   const Runner* at_work = runners.front();
@@ -82,7 +83,7 @@ void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::
   }
 }
 
-/// On the CPU, after the warm-up of all.
+/// On the CPU, after the warm-up of all runners.
 void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setting, Rival* rival) {
   for (int64_t i = 0; i < setting.repeats; ++i) {
     for (auto* runner : runners) runner->laps.push_back(host_ms([&] { runner->call(); }));
@@ -138,18 +139,18 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
   return times;
 }
 
-// Does `work`; a failure becomes the row's error, in one line.
+// Calls `work`; a failure becomes the error of the row, in one line.
 bool attempt(StepTimes& times, const Work& work) {
   try {
     work();
   } catch (const std::exception& error) {
     times.error = first_line(error);
-    if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // whose it is
+    if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // the call
   }
   return times.error.empty();
 }
 
-/// A row of ours under way.
+/// A row of ours that is being measured.
 struct Runnable {
   MethodRow* row;
   Runner runner;
@@ -164,7 +165,7 @@ struct Runnable {
   Runnable(const Runnable&) = delete;
   Runnable& operator=(const Runnable&) = delete;
 
-  /// What is measured of its memory counts up to here: on CUDA others come to the device now.
+  /// Ends the measurement of its memory: on CUDA, other rows use the device from now on.
   void close_meter() { peak = runner.meter->peak(); }
 
   void report() {
@@ -176,8 +177,8 @@ struct Runnable {
   }
 };
 
-/// Plain fine-tuning's steps between the row's: the clock of a GPU at work drifts by more than methods
-/// differ. Nothing if the device has no memory for both.
+/// Steps of plain fine-tuning between those of the row, because the clock of a busy GPU drifts by more than
+/// methods differ. Empty if the device has no memory for both.
 std::optional<double> time_beside_plain(Runnable& each, const StepOptions& options,
                                         const StepSetting& setting) {
   MethodRow plain;
@@ -218,7 +219,7 @@ void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, 
                       Rival* rival) {
   const Work done = progress_of(options, setting, rows.size());
   std::vector<std::unique_ptr<Runnable>> all;
-  double most = 0;  // bytes of a row that is there already; the next takes as much, and what it keeps
+  double most = 0;  // bytes of the largest row so far; the next one needs as much, and what it keeps
   for (auto& row : rows) {
     attempt(row.times, [&] {
       TORCH_CHECK(available_memory() > most + 12.0 * static_cast<double>(setting.parameters),
