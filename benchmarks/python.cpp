@@ -7,13 +7,11 @@
 #include <cstdio>
 #include <string_view>
 
+#include "tpgm/base/shell.h"
+
 namespace tpgm::benchmarks {
 
-std::string in_shell(const std::filesystem::path& path) {
-  std::string text = "'";
-  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
+std::string in_shell(const std::filesystem::path& path) { return shell_quoted(path.string()); }
 
 void check_python(const std::string& call, const std::string& python, const std::filesystem::path& script,
                   const std::vector<std::string>& modules) {

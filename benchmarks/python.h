@@ -7,7 +7,7 @@
 
 namespace tpgm::benchmarks {
 
-/// A word quoted for sh.
+/// The path, quoted for sh.
 std::string in_shell(const std::filesystem::path& path);
 
 /// Throws, for the command `call`, unless the script exists and `python` is a Python that has the modules.

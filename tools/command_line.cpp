@@ -3,20 +3,10 @@
 #include <fstream>
 #include <utility>
 
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
-
-std::string in_quotes(const std::string& word) {
-  std::string text = "'";
-  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return text + "'";
-}
-
-std::string shell_word(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}#~!") == std::string::npos;
-  return plain ? word : in_quotes(word);
-}
 
 std::string command_line() {
   std::ifstream stream("/proc/self/cmdline", std::ios::binary);

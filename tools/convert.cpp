@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "tools/command.h"
-#include "tools/command_line.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/dtypes.h"
@@ -54,11 +54,11 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
 // The command that makes the output, for its metadata.
 std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
   std::string text = fmt::format("tpgm convert {}", shell_word(name_of(input)));
-  if (!input.key().empty()) text += " --key " + in_quotes(input.key());
+  if (!input.key().empty()) text += " --key " + shell_quoted(input.key());
   if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
-  for (const auto& [from, to] : options.renames()) text += " --rename " + in_quotes(from + "=" + to);
-  for (const auto& glob : options.only()) text += " --only " + in_quotes(glob);
-  for (const auto& glob : options.exclude()) text += " --exclude " + in_quotes(glob);
+  for (const auto& [from, to] : options.renames()) text += " --rename " + shell_quoted(from + "=" + to);
+  for (const auto& glob : options.only()) text += " --only " + shell_quoted(glob);
+  for (const auto& glob : options.exclude()) text += " --exclude " + shell_quoted(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
@@ -88,7 +88,7 @@ int convert_layout(const ConvertArguments& args) {
                                     {"--model", args.model},
                                     {"--dtype", args.dtype},
                                     {"--shard-size", args.shard_size}}) {
-    if (!value.empty()) command += fmt::format(" {} {}", flag, in_quotes(value));
+    if (!value.empty()) command += fmt::format(" {} {}", flag, shell_quoted(value));
   }
   keys::kCommand.set(metadata, command);
   options.metadata(metadata);

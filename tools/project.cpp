@@ -11,11 +11,11 @@
 #include <set>
 #include <stdexcept>
 
-#include "tools/command_line.h"
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/setting_flags.h"
 #include "tools/text.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/core/device.h"
@@ -64,10 +64,10 @@ std::string command_text(const ProjectArguments& args, const Checkpoint& anchor,
       "tpgm project --anchor {} --checkpoint {} --radius-data {} --mu {} --norm {} --radius-steps {} "
       "--radius-lr {} --radius-batch-size {} --init {} --scale {} --tv {}",
       shell_word(name_of(anchor)), shell_word(name_of(finetuned)),
-      in_quotes(printable(fs::path(args.where).filename().string(), 255)), mu, args.norm, args.radius_steps,
-      args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
-  if (!args.part.empty()) text += " --part " + in_quotes(args.part);
-  for (const auto& glob : args.exclude) text += " --exclude " + in_quotes(glob);
+      shell_quoted(printable(fs::path(args.where).filename().string(), 255)), mu, args.norm,
+      args.radius_steps, args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
+  if (!args.part.empty()) text += " --part " + shell_quoted(args.part);
+  for (const auto& glob : args.exclude) text += " --exclude " + shell_quoted(glob);
   const auto given = args.flags.given();
   for (const char* key : {"seed", "crop-pct", "mean", "std", "interpolation", "decode"}) {
     if (given.contains(key)) text += fmt::format(" --{} {}", key, given.at(key));

@@ -19,6 +19,7 @@
 #include "tools/setting_flags.h"
 #include "tools/shared_files.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/study/plan.h"
@@ -46,8 +47,8 @@ double measure_apart(const TrainOptions& options) {
   TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
   ::close(descriptor);
   write_file(file, to_toml(options));
-  FILE* pipe =
-      ::popen(fmt::format("/proc/{}/exe reproduce --measure {}", ::getpid(), in_quotes(file)).c_str(), "r");
+  FILE* pipe = ::popen(
+      fmt::format("/proc/{}/exe reproduce --measure {}", ::getpid(), shell_quoted(file)).c_str(), "r");
   double rate = 0;
   const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
   if (pipe != nullptr) ::pclose(pipe);

@@ -8,10 +8,10 @@
 #include <stdexcept>
 
 #include "tools/command.h"
-#include "tools/command_line.h"
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/checkpoints/merge.h"
 #include "tpgm/checkpoints/provenance.h"
 
@@ -91,8 +91,8 @@ std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetun
   std::string text = fmt::format("tpgm wise {} {} --ratio {}", shell_word(name_of(pretrained)),
                                  shell_word(name_of(finetuned)), ratio);
   for (const auto& [glob, value] : options.filters())
-    text += " --filter " + in_quotes(fmt::format("{}={}", glob, value));
-  for (const auto& glob : options.exclude()) text += " --exclude " + in_quotes(glob);
+    text += " --filter " + shell_quoted(fmt::format("{}={}", glob, value));
+  for (const auto& glob : options.exclude()) text += " --exclude " + shell_quoted(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
