@@ -27,10 +27,10 @@ void check_python(const std::string& call, const std::string& python, const std:
   const int status = ::pclose(pipe);
   constexpr std::string_view kLacks = "lacks";
   TORCH_CHECK(status == 0 && said.starts_with(kLacks), "[", call, "] --python '", python,
-              "' is no Python 3 that runs");
+              "' does not run as Python 3");
   said.pop_back();  // the end of the line
   TORCH_CHECK(said == kLacks, "[", call, "] --python '", python, "' has no ", said.substr(kLacks.size() + 2),
-              "; pip install torch torchvision timm open_clip_torch safetensors is what all rivals take");
+              "; all rivals together need: pip install torch torchvision timm open_clip_torch safetensors");
 }
 
 std::string status_text(int status) {

@@ -91,13 +91,12 @@ void print_problems(const DatasetReport& report) {
     return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
   };
   print_problems(apart, kMostShown, fmt::format("{} are in two parts:", images_text(apart.size())), text);
-  print_problems(
-      relabelled, kMostNoted,
-      fmt::format("{} are there with two labels (a note, not an error):", images_text(relabelled.size())),
-      text);
-  print_problems(within, kMostNoted,
-                 fmt::format("{} are in one part twice (a note, not an error):", images_text(within.size())),
+  print_problems(relabelled, kMostNoted,
+                 fmt::format("{} have two labels (a note, not an error):", images_text(relabelled.size())),
                  text);
+  print_problems(
+      within, kMostNoted,
+      fmt::format("{} occur twice in one part (a note, not an error):", images_text(within.size())), text);
 }
 
 void print_missing(const Dataset& data, const DatasetReport& report) {

@@ -66,7 +66,7 @@ int demo(const DemoArguments& args) {
   }
   const bool fine = plan.run(sizes);
 
-  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; what they said is in ",
+  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; their output is in ",
               options.output.string(), "/demo/*.log");
   const auto runs = load_runs(plan.best_runs());
   const auto files = write_report(runs, options.output / "report.html", "TPGM on letters");

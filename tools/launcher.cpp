@@ -25,8 +25,8 @@ int hand_over(char** argv) {
   }
   const auto other = self.parent_path().parent_path() / "libexec" / "tpgm" / "tpgm-torch";
   ::execv(other.c_str(), argv);
-  tpgm::tools::say(fmt::format("tpgm: cannot run its other half, '{}': {}; build or install it again\n",
-                               other.string(), std::strerror(errno)));
+  tpgm::tools::say(fmt::format("tpgm: cannot execute '{}': {}; build or install tpgm again\n", other.string(),
+                               std::strerror(errno)));
   return 1;
 }
 

@@ -140,7 +140,7 @@ int run_predict(PredictArguments args) {
   const auto text = to_csv(all, classes);
   csv.write(text.data(), text.size());
   csv.commit();
-  if (!args.json) fmt::print("{}\n{}\nseen as {}\n", args.output, args.csv, text_of(images, options));
+  if (!args.json) fmt::print("{}\n{}\npreprocessing: {}\n", args.output, args.csv, text_of(images, options));
   print(args, all, skipped);
   return 0;
 }

@@ -95,12 +95,12 @@ void print(const ProjectArguments& args, const std::vector<Projected>& results,
   for (size_t k = 0; k < results.size(); ++k) {
     fmt::print("{}\n", files[k].string());
     if (args.radius_steps > 0)
-      fmt::print("mu {}: loss {:.4f} at first, {:.4f} in the end, on {} of {}\n", results[k].mu,
+      fmt::print("mu {}: radius loss from {:.4f} to {:.4f}, on {} of {}\n", results[k].mu,
                  results[k].first_loss, results[k].last_loss, images_text(static_cast<size_t>(part->size())),
                  printable(part->title().empty() ? args.where : part->title(), kMaxPath));
   }
   if (skipped > 0) fmt::print("{} skipped\n", images_text(skipped));
-  fmt::print("'tpgm convert --to' gives {} back in another library's names\n",
+  fmt::print("'tpgm convert --to' writes {} with the names of another library\n",
              files.size() == 1 ? "it" : "them");
 }
 

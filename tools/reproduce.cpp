@@ -54,7 +54,7 @@ double measure_apart(const TrainOptions& options) {
   if (pipe != nullptr) ::pclose(pipe);
   fs::remove(file);
   TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command resumes");
-  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; it said why, above");
+  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; its error is above");
   return rate;
 }
 

@@ -50,10 +50,10 @@ std::vector<double> parse_ratios(const std::string& text) {
                  step = parse_ratio(part.substr(second + 1));
     if (step <= 0 || to < from) {
       throw std::invalid_argument(
-          fmt::format("'{}' leads nowhere; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
+          fmt::format("'{}' is an empty range; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
     }
     if ((to - from) / step > kMaxRatios) {
-      throw std::invalid_argument(fmt::format("'{}' are more than {} ratios", part, kMaxRatios));
+      throw std::invalid_argument(fmt::format("'{}' has more than {} ratios", part, kMaxRatios));
     }
     for (size_t i = 0; from + static_cast<double>(i) * step <= to + 1e-9 * step; ++i) {
       // 0.3, not 0.30000000000000004, so that it equals a ratio that is given by itself.
@@ -61,12 +61,13 @@ std::vector<double> parse_ratios(const std::string& text) {
     }
   }
   if (ratios.size() > kMaxRatios) {
-    throw std::invalid_argument(fmt::format("these are {} ratios, more than {}", ratios.size(), kMaxRatios));
+    throw std::invalid_argument(
+        fmt::format("{} ratios are too many; the most is {}", ratios.size(), kMaxRatios));
   }
   std::set<double> seen;
   for (const double ratio : ratios) {
     if (!seen.insert(ratio).second)
-      throw std::invalid_argument(fmt::format("the ratio {} is there twice", ratio));
+      throw std::invalid_argument(fmt::format("the ratio {} occurs twice", ratio));
   }
   return ratios;
 }
