@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kIntroduction =
-    R"(A small CLIP has seen letters, digits and signs in all kinds of typefaces. It is fine-tuned on one kind, sans-serif,
-and tested on that (ID) and on four it was not fine-tuned on: serif, monospaced, handwritten, decorative (OOD).
+    R"(A small CLIP is pre-trained on letters, digits and signs in typefaces of five styles. It is fine-tuned on one style,
+sans-serif, and tested on that (ID) and on the other four: serif, monospaced, handwritten, decorative (OOD).
 Plain fine-tuning (FT) is compared with methods that keep the model near its pre-trained weights.
 )";
 
