@@ -97,7 +97,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
 
   const auto from = at::randn({elements}, tensor_options);
   auto to = at::empty_like(from);
-  const auto done = begin_progress(options.progress, 7);  // the copy, and two implementations of three norms
+  const auto done = begin_progress(options.progress, 7);  // the copy, and two ways for each of three norms
   report.copy_ms = timer.median_ms(options.repeats, [] {}, [&] { to.copy_(from); });
   done();
   report.copy_gb_s = 2 * bytes / report.copy_ms / 1e6;

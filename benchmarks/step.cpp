@@ -145,7 +145,7 @@ bool attempt(StepTimes& times, const Work& work) {
     work();
   } catch (const std::exception& error) {
     times.error = first_line(error);
-    if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // the call
+    if (times.error.starts_with('[')) times.error.erase(0, times.error.find("] ") + 2);  // whose it is
   }
   return times.error.empty();
 }

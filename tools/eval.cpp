@@ -1,4 +1,4 @@
-// `tpgm eval`: the accuracy of checkpoints side by side, in-distribution and out of it.
+// `tpgm eval`: the accuracy of checkpoints in-distribution and out-of-distribution, side by side.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

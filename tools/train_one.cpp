@@ -87,7 +87,8 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
 int resume_run(const std::string& run, Settings settings, bool json) {
   for (const auto& [key, text] : settings) {
     if (!has_trait(key, Trait::kResumable))
-      throw UsageError(fmt::format("--resume uses the settings of the run; --{} cannot change", key));
+      throw UsageError(
+          fmt::format("--resume continues the run with its own options; --{} cannot change", key));
   }
   TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");
   settings.merge(load_recipe(fs::path(run) / "recipe.toml").settings);

@@ -161,7 +161,7 @@ class Sweep(SweepCommand):
 
 
 class Interrupted(SweepCommand):
-    """A sweep that is stopped or killed is resumed, and no run of it is repeated."""
+    """A sweep that is stopped or killed resumes, and no run is done twice."""
 
     def start(self, *command):
         process = subprocess.Popen([test_cli.COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

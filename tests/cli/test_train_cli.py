@@ -320,7 +320,7 @@ class Folders(TrainCommand):
 
     def test_output(self):
         begun = self.begun()
-        self.assertIn(f"holds an unfinished run: resume it with --resume {begun}", self.refused(1, *self.command(begun)))
+        self.assertIn(f"holds an unfinished run: continue it with --resume {begun}", self.refused(1, *self.command(begun)))
         before = sorted((path.name, path.read_bytes()) for path in self.reference().iterdir())
         self.assertIn("holds a finished run", self.refused(1, *self.command(self.reference())))
         self.assertEqual(before, sorted((path.name, path.read_bytes()) for path in self.reference().iterdir()))

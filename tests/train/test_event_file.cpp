@@ -1,4 +1,4 @@
-// Event files: the bytes of TensorBoard's own writer, resumed at a size, and disks that are full.
+// Event files: the bytes of TensorBoard's own writer, continuing a file at a size, and disks that are full.
 #include "tpgm/train/event_file.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST_F(EventFiles, BytesOfTensorBoardsWriter) {
   EXPECT_EQ(read_bytes(path()), golden());
 }
 
-TEST_F(EventFiles, GoesOnFromASize) {
+TEST_F(EventFiles, ContinuesAFileAtASize) {
   int64_t size = 0;
   {
     EventFile events(path(), 0, kTime);
@@ -122,7 +122,7 @@ TEST_F(EventFiles, AFullDiskCostsNothingThatWasFlushed) {
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
     std::signal(SIGXFSZ, handler);
     EXPECT_EQ(error, "[EventFile] cannot write to '" + path().string() +
-                         "': File too large; make room and try again, or continue without");
+                         "': File too large; make room and try again, or train without it");
     EXPECT_EQ(after, before);
     EXPECT_EQ(events.flush(), static_cast<int64_t>(golden().size()));
   }
@@ -141,11 +141,11 @@ TEST_F(EventFiles, ErrorsNameTheFile) {
                                            "' to write to: Is a directory; is its folder there, and yours?");
   EXPECT_EQ(error_opening(path(), 10),
             "[EventFile] cannot open '" + path().string() +
-                "' to write to: No such file or directory; to resume at a size it must exist");
+                "' to write to: No such file or directory; to append to it it must exist");
   write_bytes(path(), "short");
   EXPECT_EQ(error_opening(path(), 10), "[EventFile] '" + path().string() +
-                                           "' has 5 bytes and cannot be resumed at byte 10: it was shortened "
-                                           "or replaced since. Put it back, or "
+                                           "' has 5 bytes and cannot be continued from byte 10: it was "
+                                           "shortened or replaced since. Put it back, or "
                                            "begin a new one with size 0");
   EXPECT_EQ(error_opening(path(), -1),
             "[EventFile] '" + path().string() + "' cannot be cut to -1 bytes; give what flush() returned");

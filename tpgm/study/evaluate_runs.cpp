@@ -104,7 +104,7 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     const fs::path run = rows[i].path;
     TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
                 "[eval] the run '", run.string(),
-                "' has not finished an epoch yet; resume it with tpgm train `resume`");
+                "' has not finished an epoch yet; continue it with tpgm train `resume`");
     if (!fs::exists(run / "result.json"))
       note(say,
            fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "

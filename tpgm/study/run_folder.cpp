@@ -120,7 +120,7 @@ void RunFolder::check_new(const fs::path& path) {
     TORCH_CHECK(!fs::exists(path / "result.json"), "[train] `output` '", path.string(),
                 "' holds a finished run; take another folder");
     TORCH_CHECK(false, "[train] `output` '", path.string(),
-                "' holds an unfinished run: resume it with `resume` ", path.string(),
+                "' holds an unfinished run: continue it with `resume` ", path.string(),
                 ", or take another folder");
   }
   // A run that was killed while it was being made leaves an environment and no recipe.

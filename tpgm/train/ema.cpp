@@ -50,7 +50,7 @@ Ema::Ema(torch::nn::Module& module, double decay, bool warmup) : decay_(decay), 
 
 void Ema::update() {
   TORCH_CHECK(!swapped_,
-              "[Ema::update] the module holds the average; call swap() once more before training resumes");
+              "[Ema::update] the module holds the average; call swap() once more before training goes on");
   const at::NoGradGuard no_grad;
   double decay = decay_;
   if (warmup_) decay = std::min(decay, 1 - std::pow(1 + static_cast<double>(updates_), -kPower));

@@ -116,7 +116,7 @@ EventFile::EventFile(const std::filesystem::path& path, int64_t size, std::optio
     const std::string why = std::strerror(errno);
     if (descriptor_ >= 0) ::close(descriptor_);
     TORCH_CHECK(false, "[EventFile] cannot open '", path.string(), "' to write to: ", why,
-                size == 0 ? "; is its folder there, and yours?" : "; to resume at a size it must exist");
+                size == 0 ? "; is its folder there, and yours?" : "; to append to it it must exist");
   };
   check(descriptor_ >= 0);
   if (size == 0) {
@@ -129,7 +129,7 @@ EventFile::EventFile(const std::filesystem::path& path, int64_t size, std::optio
   if (status.st_size < size) {
     ::close(descriptor_);
     TORCH_CHECK(false, "[EventFile] '", path.string(), "' has ", status.st_size,
-                " bytes and cannot be resumed at byte ", size,
+                " bytes and cannot be continued from byte ", size,
                 ": it was shortened or replaced since. Put it back, or begin a new one with size 0");
   }
   check(::ftruncate(descriptor_, size) == 0);
@@ -185,7 +185,7 @@ void EventFile::histogram(const std::string& tag, const std::vector<double>& val
 int64_t EventFile::flush() {
   if (!try_flush()) {
     TORCH_CHECK(false, "[EventFile] cannot write to '", path_.string(), "': ", std::strerror(errno),
-                "; make room and try again, or continue without");
+                "; make room and try again, or train without it");
   }
   return size_;
 }

@@ -31,7 +31,7 @@ struct TrainOptions {
   bool share_validation = false;
 
   std::string method = "ft";
-  /// The options of the method, by the names that methods() lists.
+  /// Options of the method, by the names in methods().
   std::map<std::string, std::string> method_options;
 
   int64_t epochs = 10, batch_size = 64, grad_accum_steps = 1;
