@@ -43,7 +43,7 @@ check-clang-format:
 	@test -x $(CLANG_FORMAT) || { echo '$(CLANG_FORMAT) is missing; scripts/bootstrap installs it' >&2; exit 1; }
 	@test -n '$(firstword $(FORMATTED))' || { echo 'git lists no sources here; is this a checkout?' >&2; exit 1; }
 
-docs: build  ## docs/cli.md from --help, and the pictures of README and docs
+docs: build  ## docs/cli.md from --help, and the figures of README and docs
 	scripts/generate_cli_docs build/bin/tpgm > docs/cli.md
 	build/bin/tpgm theory --plot docs/theory.svg > /dev/null
 	rm -rf build/demo

@@ -42,7 +42,7 @@ double seconds(const std::function<void()>& work) {
 }
 
 // Shaped like the blocks of a large transformer.
-std::int64_t make_checkpoint(const fs::path& path, double gigabytes) {
+int64_t make_checkpoint(const fs::path& path, double gigabytes) {
   std::vector<TensorSpec> specs;
   double bytes = 0;
   for (int block = 0; bytes < gigabytes * 1e9; ++block) {
@@ -59,10 +59,10 @@ std::int64_t make_checkpoint(const fs::path& path, double gigabytes) {
     writer.write(i, 0, tensor.const_data_ptr(), tensor.nbytes());
   }
   writer.commit();
-  return static_cast<std::int64_t>(specs.size());
+  return static_cast<int64_t>(specs.size());
 }
 
-// Into the page cache.
+// Reads a file into the page cache.
 void warm(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   std::vector<char> buffer(kPiece);
@@ -70,8 +70,8 @@ void warm(const fs::path& path) {
   }
 }
 
-// Takes pages for as many bytes and gives them back. A virtual machine may have to get memory from its host
-// first, which takes longer than anything measured here; this way nobody's turn pays for it.
+// Allocates so many bytes and frees them. A virtual machine may have to get memory from its host first, which
+// takes longer than anything that is measured here.
 void take_pages(const fs::path& folder, double bytes) {
   if (bytes > 6e9) return;  // more than most machines have free
   std::ofstream stream(folder / "pages", std::ios::binary);
@@ -85,7 +85,7 @@ void check(bool ok, const char* what) {
   TORCH_CHECK(ok, "[bench io] cannot ", what, " a file of the benchmark");
 }
 
-// What any program has to do that reads two files and writes one.
+// The lower bound: reads two files and writes one.
 void copy(const fs::path& a, const fs::path& b, const fs::path& out, int threads, bool early) {
   const int from_a = ::open(a.c_str(), O_RDONLY), from_b = ::open(b.c_str(), O_RDONLY);
   const int to = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -118,7 +118,7 @@ void copy(const fs::path& a, const fs::path& b, const fs::path& out, int threads
 void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, const fs::path& out,
                 const std::function<void()>& done, IoReport& report) {
   std::vector<double> inner, process;
-  for (std::int64_t i = 0; i < options.repeats; ++i) {
+  for (int64_t i = 0; i < options.repeats; ++i) {
     fs::remove(out);
     ::sync();
     warm(a), warm(b);
@@ -148,7 +148,7 @@ IoReport measure_io(const IoOptions& options) {
   const Scratch folder(options.folder, "bench io");
   const fs::path a = folder.path() / "a.safetensors", b = folder.path() / "b.safetensors",
                  out = folder.path() / "out.safetensors";
-  constexpr std::int64_t kMade = 2, kMeasured = 6;
+  constexpr int64_t kMade = 2, kMeasured = 6;
   const auto done = begin_progress(options.progress, kMade + kMeasured * (options.repeats + 1) +
                                                          (options.python.empty() ? 0 : options.repeats));
   IoReport report;
@@ -159,7 +159,7 @@ IoReport measure_io(const IoOptions& options) {
   report.gigabytes = static_cast<double>(fs::file_size(a)) / 1e9;
 
   std::vector<double> copies, plain, merges, processes, compares, opens;
-  for (std::int64_t i = -1; i < options.repeats; ++i) {
+  for (int64_t i = -1; i < options.repeats; ++i) {
     const auto measure = [&](std::vector<double>& into, const std::function<void()>& work) {
       fs::remove(out);
       ::sync();

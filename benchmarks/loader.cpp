@@ -1,4 +1,5 @@
-// Files that look like photographs, and turns of ours and the rival with them.
+// Makes JPEGs with the statistics of photographs, and loads them with tpgm and the rival in turns. The files,
+// the turns and the memory are one experiment, which is why this file is long.
 #include "benchmarks/loader.h"
 
 #include <ATen/ATen.h>
@@ -37,19 +38,19 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kWidth = 500, kHeight = 375;
-constexpr std::int64_t kTurnBatches = 2, kListLines = 1'000'000;
-constexpr std::size_t kClasses = 10, kImagesPerShard = 250;
+constexpr int64_t kWidth = 500, kHeight = 375;
+constexpr int64_t kTurnBatches = 2, kListLines = 1'000'000;
+constexpr size_t kClasses = 10, kImagesPerShard = 250;
 
 // --- files -------------------------------------------------------------------------------------------------
 
 // Octaves of equal strength, as photographs have them, from `coarsest` to `finest` cells across the image.
-at::Tensor noise(std::int64_t channels, std::int64_t coarsest, std::int64_t finest, at::Generator& random) {
-  const auto stretched = [](const at::Tensor& grid, std::int64_t height, std::int64_t width) {
+at::Tensor noise(int64_t channels, int64_t coarsest, int64_t finest, at::Generator& random) {
+  const auto stretched = [](const at::Tensor& grid, int64_t height, int64_t width) {
     return at::upsample_bilinear2d(grid, {height, width}, /*align_corners=*/true);
   };
   at::Tensor sum;
-  for (std::int64_t cells = coarsest; cells <= finest; cells *= 2) {
+  for (int64_t cells = coarsest; cells <= finest; cells *= 2) {
     const at::Tensor octave = at::randn({1, channels, cells * 3 / 4 + 1, cells + 1}, random);
     sum = sum.defined() ? stretched(sum, octave.size(2), octave.size(3)) + octave : octave;
   }
@@ -66,13 +67,13 @@ at::Tensor discs(Random& random) {
     const double grey = 45 * random.normal();
     const std::array<double, 3> colour{grey + 12 * random.normal(), grey + 8 * random.normal(),
                                        grey + 12 * random.normal()};
-    for (auto row = std::max<std::int64_t>(0, std::llround(y - radius)); row < kHeight && row < y + radius;
+    for (auto row = std::max<int64_t>(0, std::llround(y - radius)); row < kHeight && row < y + radius;
          ++row) {
       const double half =
           std::sqrt(std::max(0.0, radius * radius - std::pow(static_cast<double>(row) - y, 2)));
-      const auto begin = std::max<std::int64_t>(0, std::llround(x - half)),
-                 end = std::min<std::int64_t>(kWidth, std::llround(x + half));
-      for (std::int64_t c = 0; c < 3; ++c) {
+      const auto begin = std::max<int64_t>(0, std::llround(x - half)),
+                 end = std::min<int64_t>(kWidth, std::llround(x + half));
+      for (int64_t c = 0; c < 3; ++c) {
         for (auto column = begin; column < end; ++column)
           pixels[0][c][row][column] = static_cast<float>(colour[c]);
       }
@@ -81,9 +82,9 @@ at::Tensor discs(Random& random) {
   return encoded;
 }
 
-Image make_image(std::int64_t index) {
-  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(index));
-  Random random(0, 0, static_cast<std::uint64_t>(index));
+Image make_image(int64_t index) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(index));
+  Random random(0, 0, static_cast<uint64_t>(index));
   // Grass here, sky there: details are strong in some places, and in some images more than in others.
   const at::Tensor details = noise(1, 2, 8, generator).mul_(0.6).add_(random.uniform(-0.6, 0.6)).exp_();
   const at::Tensor pixels = discs(random)
@@ -93,11 +94,11 @@ Image make_image(std::int64_t index) {
                                 .add_(118);
   const at::Tensor bytes = pixels.clamp(0, 255).to(at::kByte).permute({0, 2, 3, 1}).contiguous();
   Image image(kWidth, kHeight);
-  std::copy_n(bytes.const_data_ptr<std::uint8_t>(), image.pixels.size(), image.pixels.begin());
+  std::copy_n(bytes.const_data_ptr<uint8_t>(), image.pixels.size(), image.pixels.begin());
   return image;
 }
 
-/// The same images in class folders and in shards, and lists of them; all goes with it.
+/// The same images in class folders and in shards, and lists of them; removed with the object.
 class Files {
  public:
   explicit Files(const LoaderBenchOptions& options) : folder_(options.folder, "bench loader") {
@@ -110,12 +111,12 @@ class Files {
   fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
 
-  /// The files again and again, until there are as many lines.
-  fs::path write_list(const char* name, std::int64_t lines) const {
+  /// Repeats the files until the list has so many lines.
+  fs::path write_list(const char* name, int64_t lines) const {
     const fs::path path = file(name);
     std::ofstream stream(path);
-    for (std::int64_t i = 0; i < lines; ++i) {
-      const auto at = static_cast<std::size_t>(i) % names_.size();
+    for (int64_t i = 0; i < lines; ++i) {
+      const auto at = static_cast<size_t>(i) % names_.size();
       stream << "images/" << names_[at] << ' ' << label(at) << '\n';
     }
     TORCH_CHECK(stream.flush(), "[bench loader] cannot write '", path.string(), "'");
@@ -123,21 +124,20 @@ class Files {
   }
 
  private:
-  std::size_t label(std::size_t i) const { return i * kClasses / images_; }
+  size_t label(size_t i) const { return i * kClasses / images_; }
 
   void make_images(const LoaderBenchOptions& options) {
-    images_ = static_cast<std::size_t>(options.images);
-    for (std::size_t begin = 0; begin < images_; begin += kImagesPerShard) {
-      const std::size_t end = std::min(begin + kImagesPerShard, images_);
+    images_ = static_cast<size_t>(options.images);
+    for (size_t begin = 0; begin < images_; begin += kImagesPerShard) {
+      const size_t end = std::min(begin + kImagesPerShard, images_);
       std::vector<std::string> encoded(end - begin);
-      at::parallel_for(
-          0, static_cast<std::int64_t>(encoded.size()), 1, [&](std::int64_t i, std::int64_t stop) {
-            for (; i < stop; ++i) {
-              encoded[i] = encode_jpeg(make_image(static_cast<std::int64_t>(begin) + i), options.quality);
-            }
-          });
+      at::parallel_for(0, static_cast<int64_t>(encoded.size()), 1, [&](int64_t i, int64_t stop) {
+        for (; i < stop; ++i) {
+          encoded[i] = encode_jpeg(make_image(static_cast<int64_t>(begin) + i), options.quality);
+        }
+      });
       TarWriter shard(shards() / fmt::format("images-{:06}.tar", begin / kImagesPerShard));
-      for (std::size_t i = begin; i < end; ++i) {
+      for (size_t i = begin; i < end; ++i) {
         const std::string& bytes = encoded[i - begin];
         write_image(i, bytes);
         shard.add(fmt::format("{:08}.jpg", i), bytes);
@@ -147,7 +147,7 @@ class Files {
     }
   }
 
-  void write_image(std::size_t i, const std::string& bytes) {
+  void write_image(size_t i, const std::string& bytes) {
     bytes_ += static_cast<double>(bytes.size());
     // Sorted by name they are in the order of the shards.
     names_.push_back(fmt::format("class_{:02}/image_{:08}.jpg", label(i), i));
@@ -160,7 +160,7 @@ class Files {
 
   Scratch folder_;
   std::vector<std::string> names_;
-  std::size_t images_ = 0;
+  size_t images_ = 0;
   double bytes_ = 0;
 };
 
@@ -172,7 +172,7 @@ Dataset::Part only_part(const fs::path& where) {
 
 // --- turns -------------------------------------------------------------------------------------------------
 
-/// Seconds an image takes.
+/// Seconds per image.
 struct Lap {
   double wall = 0, cpu = 0;
 };
@@ -183,7 +183,7 @@ double seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-Lap measure(std::int64_t images, const std::function<void()>& work) {
+Lap measure(int64_t images, const std::function<void()>& work) {
   const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
   work();
   const auto count = static_cast<double>(images);
@@ -202,21 +202,21 @@ class Laps {
   std::vector<double> wall_, cpu_;
 };
 
-void run_epoch(Loader& loader, std::int64_t epoch) {
+void run_epoch(Loader& loader, int64_t epoch) {
   loader.start(epoch);
   while (loader.next()) {
   }
 }
 
-SampleSubset part_of(const Dataset::Part& samples, std::int64_t begin, std::int64_t end) {
+SampleSubset part_of(const Dataset::Part& samples, int64_t begin, int64_t end) {
   SampleSubset subset{samples, {}};
-  for (std::int64_t i = begin; i < end; ++i) subset.indices.push_back(i);
+  for (int64_t i = begin; i < end; ++i) subset.indices.push_back(i);
   return subset;
 }
 
-Lap our_turn(const SampleSubset& subset, const View& view, std::int64_t workers, std::int64_t batch_size) {
+Lap our_turn(const SampleSubset& subset, const View& view, int64_t workers, int64_t batch_size) {
   Loader loader(subset, view, LoaderOptions().batch_size(batch_size).workers(workers));
-  run_epoch(loader, 0);  // takes the memory for its batches, as the first of many turns
+  run_epoch(loader, 0);  // allocates the memory for its batches
   return measure(subset.size(), [&] { run_epoch(loader, 1); });
 }
 
@@ -227,7 +227,7 @@ class LoaderRival {
       : python_(options.python), script_(options.rival.string()) {
     const fs::path go = files.file("go"), settings = files.file("settings.json");
     Json paths = Json::array();
-    for (std::int64_t i = 0; i < samples->size(); ++i) paths.push_back(samples->place(i));
+    for (int64_t i = 0; i < samples->size(); ++i) paths.push_back(samples->place(i));
     const LoaderOptions defaults;
     std::ofstream(settings) << Json{{"go", go.string()},
                                     {"files", paths},
@@ -252,7 +252,7 @@ class LoaderRival {
   LoaderRival(const LoaderRival&) = delete;
   LoaderRival& operator=(const LoaderRival&) = delete;
 
-  Lap turn(const char* work, std::int64_t begin, std::int64_t end) {
+  Lap turn(const char* work, int64_t begin, int64_t end) {
     const std::string line = fmt::format("{} {} {}\n", work, begin, end);
     TORCH_CHECK(::write(go_, line.data(), line.size()) == static_cast<ssize_t>(line.size()),
                 "[bench loader] the rival does not listen");
@@ -289,7 +289,7 @@ struct Work {
   Laps ours, theirs;
 };
 
-std::vector<Work> works(std::int64_t size) {
+std::vector<Work> works(int64_t size) {
   const auto training = TrainViewOptions().image_size(size);
   const auto evaluation = EvalViewOptions().image_size(size);
   return {{"training, fast", TrainViewOptions(training).decode(Decode::kFast), "train", {}, {}},
@@ -302,7 +302,7 @@ std::vector<Work> works(std::int64_t size) {
            {}}};
 }
 
-std::int64_t turn_of(const LoaderBenchOptions& options) { return kTurnBatches * options.batch_size; }
+int64_t turn_of(const LoaderBenchOptions& options) { return kTurnBatches * options.batch_size; }
 
 void take_turns(const LoaderBenchOptions& options, const Files& files, const std::function<void()>& done,
                 LoaderReport& report) {
@@ -312,10 +312,10 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, const std
 
   std::vector<Work> all = works(options.image_size);
   Laps two_workers, from_shards;
-  const std::int64_t batch = options.batch_size, turn = turn_of(options);
-  for (std::int64_t pass = 0; pass < options.repeats; ++pass) {
-    for (std::int64_t begin = 0; begin < options.images; begin += turn) {
-      const std::int64_t end = std::min(begin + turn, options.images);
+  const int64_t batch = options.batch_size, turn = turn_of(options);
+  for (int64_t pass = 0; pass < options.repeats; ++pass) {
+    for (int64_t begin = 0; begin < options.images; begin += turn) {
+      const int64_t end = std::min(begin + turn, options.images);
       const SampleSubset subset = part_of(images, begin, end);
       // Next to the turn they are compared with.
       const View& view = all.front().view;
@@ -343,7 +343,7 @@ void take_turns(const LoaderBenchOptions& options, const Files& files, const std
 
 // --- memory ------------------------------------------------------------------------------------------------
 
-// Until the workers have filled the queue.
+// Waits until the workers have filled the queue.
 void wait_idle() {
   constexpr double kLook = 0.02;
   for (double used = kLook; used > kLook / 4;) {
@@ -384,8 +384,8 @@ void measure_memory(const LoaderBenchOptions& options, const Files& files, Loade
 }  // namespace
 
 LoaderReport measure_loader(const LoaderBenchOptions& options) {
-  const std::int64_t turns = (options.images + turn_of(options) - 1) / turn_of(options);
-  constexpr std::int64_t kBefore = 2;  // images, and memory
+  const int64_t turns = (options.images + turn_of(options) - 1) / turn_of(options);
+  constexpr int64_t kBefore = 2;  // images, and memory
   const auto done = begin_progress(options.progress, kBefore + turns * options.repeats);
   const Files files(options);
   done();

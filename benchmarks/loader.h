@@ -1,4 +1,4 @@
-// Batches of JPEGs from a folder, beside torchvision's transforms of Pillow's images, on the same files.
+// Batches of JPEGs from a folder, compared with Pillow and torchvision on the same files.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,13 @@
 namespace tpgm::benchmarks {
 
 struct LoaderBenchOptions {
-  std::int64_t images =
-      1000;  ///< 500 × 375, made by the benchmark: noise and discs with a photograph's spectrum
+  int64_t images = 1000;  ///< 500 × 375, made by the benchmark: noise and discs with a photograph's spectrum
   int quality = 85;
-  std::int64_t image_size = 224;
-  std::int64_t batch_size = 64;
-  std::int64_t repeats = 2;      ///< passes over the images
-  std::filesystem::path folder;  ///< for the files, removed in the end
-  std::string python;            ///< an interpreter to run the rival; empty: ours alone
+  int64_t image_size = 224;
+  int64_t batch_size = 64;
+  int64_t repeats = 2;           ///< passes over the images
+  std::filesystem::path folder;  ///< for temporary files, which are removed afterwards
+  std::string python;            ///< an interpreter to run the rival; empty: no rival
   std::filesystem::path rival;   ///< rivals/loader.py
   StartProgress progress;
 };
@@ -27,7 +26,7 @@ struct LoaderBenchOptions {
 /// Medians of turns of two batches.
 struct LoaderSpeed {
   double images_s = 0;      ///< by the clock
-  double images_cpu_s = 0;  ///< by the time of all its threads: the same where nobody else uses the machine
+  double images_cpu_s = 0;  ///< by the CPU time of all threads; other load on the machine changes it little
 };
 
 /// A pipeline from files to normalised float32 batches on the CPU.
@@ -39,23 +38,22 @@ struct LoaderRow {
 
 struct LoaderReport {
   double file_kb = 0;  ///< mean
-  std::int64_t turns = 0;
+  int64_t turns = 0;
   std::vector<LoaderRow> rows;
   std::string rival, rival_torch;  ///< "torchvision 0.28.0, Pillow 13.0.0"
 
-  /// The first row again.
+  /// The first row with two workers, and from shards.
   LoaderSpeed two_workers, shards;
 
-  /// Memory beyond mapped pages and beyond what there was before, at its peak, of the default queue with two
-  /// workers.
+  /// Peak growth of memory, without mapped pages, with the default queue and two workers.
   double queue_mib = 0;                             ///< queue × batch, in bytes of its tensors
-  double resident_mib = 0, resident_twice_mib = 0;  ///< of one pass; the same of twice as many files
+  double resident_mib = 0, resident_twice_mib = 0;  ///< of one pass; with twice as many files
   /// Opening a list of a million files.
   double list_s = 0, list_mib = 0;
 };
 
-/// Ours and the rival take turns with the same files, as the machine's speed may drift by more than they
-/// differ. Throws if the rival fails, with its own words.
+/// tpgm and the rival take turns on the same files, because the speed of a machine may drift by more than
+/// they differ. Throws with the rival's message if it fails.
 LoaderReport measure_loader(const LoaderBenchOptions& options);
 
 }  // namespace tpgm::benchmarks

@@ -1,4 +1,4 @@
-// How much memory a piece of work takes: a thread looks every millisecond.
+// The memory that a function needs, sampled by a thread every millisecond.
 #include "benchmarks/memory.h"
 
 #include <malloc.h>

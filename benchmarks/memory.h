@@ -1,4 +1,4 @@
-// How much memory a piece of work takes.
+// The memory that a function needs.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 namespace tpgm::benchmarks {
 
 /// The largest growth of the process's anonymous and shared memory while `work` runs, in MiB. Pages of mapped
-/// files do not count: they come and go as the kernel pleases.
+/// files do not count, because the kernel drops them when it needs memory.
 double peak_growth_mib(const std::function<void()>& work);
 
 }  // namespace tpgm::benchmarks

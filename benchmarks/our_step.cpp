@@ -31,15 +31,15 @@ std::unique_ptr<Method> make(const std::string& name, Classifier& model) {
 
 }  // namespace
 
-StepSetting make_setting(const StepOptions& options, std::int64_t repeats) {
+StepSetting make_setting(const StepOptions& options, int64_t repeats) {
   const bool cuda = options.device.is_cuda();
-  // As training scripts have it, and the rival.
+  // As in training scripts and in the rival.
   at::globalContext().setBenchmarkCuDNN(true);
   StepSetting setting;
   setting.config = options.model;
   set_defaults(setting.config);
   setting.channels_last = options.channels_last.value_or(setting.config.family->channels_last);
-  constexpr std::int64_t kUntilCaptured = 6;  // steps, with TPGM: before that memory is not what it will be
+  constexpr int64_t kUntilCaptured = 6;  // steps with TPGM; before, memory has not reached its final size
   setting.warmup = std::max(options.warmup.value_or(cuda ? 10 : 2), cuda ? kUntilCaptured : 0);
   setting.warmup_s = cuda && !options.warmup ? 2 : 0;
   setting.repeats = options.repeats.value_or(repeats);
@@ -57,8 +57,7 @@ std::shared_ptr<Classifier> make_model(const StepSetting& setting, const StepOpt
   return std::make_shared<Classifier>(std::move(backbone), ClassifierOptions().num_classes(options.classes));
 }
 
-StepBatch make_batch(const StepSetting& setting, const StepOptions& options, std::int64_t size,
-                     std::uint64_t seed) {
+StepBatch make_batch(const StepSetting& setting, const StepOptions& options, int64_t size, uint64_t seed) {
   at::manual_seed(seed);
   return {at::randn({size, setting.channels, setting.image_size, setting.image_size}),
           at::randint(options.classes, {size}, at::kLong)};
@@ -77,7 +76,7 @@ void place(Classifier& model, const StepSetting& setting, const StepOptions& opt
 }
 
 OurStep::OurStep(const StepOptions& options, const StepSetting& setting, const std::string& method,
-                 std::int64_t radius_batch)
+                 int64_t radius_batch)
     : model_(make_model(setting, options)),
       batch_(placed(make_batch(setting, options, options.batch_size), setting, options)) {
   place(*model_, setting, options);

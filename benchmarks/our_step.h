@@ -1,4 +1,4 @@
-// A model that trains, as `tpgm train` would have it.
+// A model and a training step, set up as in `tpgm train`.
 #pragma once
 
 #include <memory>
@@ -13,24 +13,23 @@
 
 namespace tpgm::benchmarks {
 
-/// `repeats`: where the options say nothing.
-StepSetting make_setting(const StepOptions& options, std::int64_t repeats);
+/// `repeats`: the default.
+StepSetting make_setting(const StepOptions& options, int64_t repeats);
 
-/// The same weights every time, on the CPU.
+/// The same weights in every call, on the CPU.
 std::shared_ptr<Classifier> make_model(const StepSetting& setting, const StepOptions& options);
-/// The same images every time, on the CPU; another `seed`, others.
-StepBatch make_batch(const StepSetting& setting, const StepOptions& options, std::int64_t size,
-                     std::uint64_t seed = 2);
+/// The same images for the same `seed`, on the CPU.
+StepBatch make_batch(const StepSetting& setting, const StepOptions& options, int64_t size, uint64_t seed = 2);
 /// To the device and into the memory format of the setting.
 StepBatch placed(StepBatch batch, const StepSetting& setting, const StepOptions& options);
 void place(Classifier& model, const StepSetting& setting, const StepOptions& options);
 
 class OurStep {
  public:
-  /// A method's anchor is the weights it begins with, but for the head, which is fresh. `radius_batch` of
-  /// the images that it learns radii from; 0: it learns none.
+  /// The method's anchor is the initial weights, without the head, which is fresh. It learns radii from
+  /// `radius_batch` of the images; 0: it learns none.
   OurStep(const StepOptions& options, const StepSetting& setting, const std::string& method,
-          std::int64_t radius_batch);
+          int64_t radius_batch);
 
   void step();
   /// Waits for the device.

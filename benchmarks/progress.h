@@ -1,4 +1,4 @@
-// How a benchmark says how far it is.
+// How a benchmark reports progress.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 
 namespace tpgm::benchmarks {
 
-/// Is told how many parts there will be, and gives what to call after each. Empty: nobody wants to know.
-using StartProgress = std::function<std::function<void()>(std::int64_t parts)>;
+/// Gets the number of parts, and returns what to call after each. Empty: progress is not shown.
+using StartProgress = std::function<std::function<void()>(int64_t parts)>;
 
-inline std::function<void()> begin_progress(const StartProgress& progress, std::int64_t parts) {
+inline std::function<void()> begin_progress(const StartProgress& progress, int64_t parts) {
   return progress ? progress(parts) : [] {};
 }
 

@@ -1,5 +1,6 @@
 #include "benchmarks/projection.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -20,15 +21,14 @@ namespace {
 class Timer {
  public:
   explicit Timer(at::Device device) : device_(device) {
-    // Larger than the last cache of today's machines; reading and writing it leaves nothing else in there.
+    // Larger than the last-level cache of current machines; reading and writing it evicts everything else.
     scrub_ = at::zeros({(device.is_cuda() ? 256 : 640) << 18}, at::TensorOptions(at::kInt).device(device));
   }
 
   /// The median of `repeats` runs in milliseconds, after two that do not count. `prepare` is not timed.
-  double median_ms(std::int64_t repeats, const std::function<void()>& prepare,
-                   const std::function<void()>& work) {
+  double median_ms(int64_t repeats, const std::function<void()>& prepare, const std::function<void()>& work) {
     std::vector<double> times;
-    for (std::int64_t i = -2; i < repeats; ++i) {
+    for (int64_t i = -2; i < repeats; ++i) {
       prepare();
       scrub_.add_(1);
       const auto ms = time_ms(work);
@@ -53,7 +53,7 @@ class Timer {
   at::Tensor scrub_;
 };
 
-/// What a user would write without us: the same mathematics, one tensor after the other.
+/// What a user would write without tpgm: the same mathematics, tensor by tensor.
 void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double radius, Norm norm) {
   const auto delta = weights - anchor;
   const auto row_sums = [&] { return delta.dim() < 2 ? delta.abs().sum() : delta.abs().flatten(1).sum(1); };
@@ -71,7 +71,7 @@ void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double rad
   }
   auto ratio = (radius / distance).clamp_max(1);
   if (ratio.dim() == 1 && delta.dim() > 1) {
-    std::vector<std::int64_t> shape(delta.dim(), 1);
+    std::vector<int64_t> shape(delta.dim(), 1);
     shape[0] = -1;
     ratio = ratio.view(shape);
   }
@@ -85,7 +85,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
   const auto tensor_options = at::TensorOptions(options.dtype).device(options.device);
   std::vector<at::Tensor> start;
   std::vector<Selected> selected;
-  std::int64_t elements = 0;
+  int64_t elements = 0;
   for (const auto& shape : model_shapes(options.model)) {
     const auto anchor = at::randn(shape, tensor_options);
     start.push_back(anchor + at::randn_like(anchor) * 0.01);
@@ -95,7 +95,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
   const auto bytes = static_cast<double>(elements) * static_cast<double>(at::elementSize(options.dtype));
 
   ProjectionReport report;
-  report.tensors = static_cast<std::int64_t>(selected.size());
+  report.tensors = static_cast<int64_t>(selected.size());
   report.megabytes = bytes / 1e6;
   Timer timer(options.device);
 
@@ -114,7 +114,7 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
         displacements.smallest() / 2;  // every row is outside of its radius, so all of it is written
     const auto host_radii = radii.cpu();
     const auto reset = [&] {
-      for (std::size_t k = 0; k < start.size(); ++k) {
+      for (size_t k = 0; k < start.size(); ++k) {
         selected[k].tensor.copy_(start[k]);
       }
     };
@@ -131,14 +131,14 @@ ProjectionReport measure_projection(const ProjectionOptions& options) {
       ours.push_back(each.tensor.clone());
     }
     result.aten_ms = timer.median_ms(options.repeats, reset, [&] {
-      for (std::size_t k = 0; k < selected.size(); ++k) {
+      for (size_t k = 0; k < selected.size(); ++k) {
         project_with_aten(selected[k].tensor, selected[k].pretrained, host_radii.const_data_ptr<double>()[k],
                           norm);
       }
     });
     done();
     const double unit = options.dtype == at::kFloat ? 1.2e-7 : 7.9e-3;
-    for (std::size_t k = 0; k < selected.size(); ++k) {
+    for (size_t k = 0; k < selected.size(); ++k) {
       const auto size = ours[k].abs().max().item<double>();
       const auto difference =
           (ours[k].to(at::kDouble) - selected[k].tensor.to(at::kDouble)).abs().max().item<double>();

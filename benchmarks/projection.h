@@ -1,4 +1,4 @@
-// Distance and projection of all tensors of a model, beside ATen and beside a plain copy.
+// Distance and projection of all tensors of a model, compared with ATen and with a plain copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@ struct ProjectionOptions {
   at::Device device = at::kCPU;
   std::string model = "resnet50";
   at::ScalarType dtype = at::kFloat;
-  std::int64_t repeats = 20;
+  int64_t repeats = 20;
   StartProgress progress;
 };
 
@@ -31,9 +31,9 @@ struct ProjectionResult {
 };
 
 struct ProjectionReport {
-  std::int64_t tensors = 0;
-  double megabytes = 0;  ///< Of the weights alone.
-  double copy_ms = 0;    ///< Of the same bytes, one tensor to another.
+  int64_t tensors = 0;
+  double megabytes = 0;  ///< The size of the weights.
+  double copy_ms = 0;    ///< Copying as many bytes from tensor to tensor.
   double copy_gb_s = 0;  ///< Two passes: one read, one written.
   std::vector<ProjectionResult> norms;
 };

@@ -7,13 +7,11 @@
 #include <cstdio>
 #include <string_view>
 
+#include "tpgm/base/shell.h"
+
 namespace tpgm::benchmarks {
 
-std::string in_shell(const std::filesystem::path& path) {
-  std::string text = "'";
-  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
+std::string in_shell(const std::filesystem::path& path) { return shell_quoted(path.string()); }
 
 void check_python(const std::string& call, const std::string& python, const std::filesystem::path& script,
                   const std::vector<std::string>& modules) {
@@ -29,10 +27,10 @@ void check_python(const std::string& call, const std::string& python, const std:
   const int status = ::pclose(pipe);
   constexpr std::string_view kLacks = "lacks";
   TORCH_CHECK(status == 0 && said.starts_with(kLacks), "[", call, "] --python '", python,
-              "' is no Python 3 that runs");
+              "' does not run as Python 3");
   said.pop_back();  // the end of the line
   TORCH_CHECK(said == kLacks, "[", call, "] --python '", python, "' has no ", said.substr(kLacks.size() + 2),
-              "; pip install torch torchvision timm open_clip_torch safetensors is what all rivals take");
+              "; all rivals together need: pip install torch torchvision timm open_clip_torch safetensors");
 }
 
 std::string status_text(int status) {

@@ -1,4 +1,4 @@
-// The Python that a rival runs in.
+// The Python interpreter that runs a rival.
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,15 @@
 
 namespace tpgm::benchmarks {
 
-/// For a command line of sh.
+/// The path, quoted for sh.
 std::string in_shell(const std::filesystem::path& path);
 
-/// Throws, for the command `call`, unless there is the script and `python` is a Python that has the modules:
-/// before anything is measured, not after. They are looked for, not imported, which would take seconds.
+/// Throws, for the command `call`, unless the script exists and `python` is a Python that has the modules.
+/// The modules are searched and not imported, which would take seconds.
 void check_python(const std::string& call, const std::string& python, const std::filesystem::path& script,
                   const std::vector<std::string>& modules);
 
-/// What pclose() gave: "exit status 1".
+/// The status of pclose() as text: "exit status 1".
 std::string status_text(int status);
 
 }  // namespace tpgm::benchmarks

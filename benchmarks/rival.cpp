@@ -130,7 +130,7 @@ void Rival::wait_ready() {
   char mark = 0;
   if (::poll(waiting, 2, -1) > 0 && (waiting[0].revents & POLLIN) != 0 && ::read(done_, &mark, 1) == 1)
     return;
-  finish();  // it has something to say: why it stopped
+  finish();  // throws with the reason why it stopped
   TORCH_CHECK(false, "[bench step] the rival ended before its time");
 }
 

@@ -1,4 +1,4 @@
-// The same model in Python: rivals/step.py in a process of its own.
+// The same model in Python: rivals/step.py in another process.
 #pragma once
 
 #include <cstdio>
@@ -12,24 +12,24 @@
 
 namespace tpgm::benchmarks {
 
-/// Python with the rival's script. On the CPU it waits for its turn before each step, so that a machine whose
-/// speed drifts is fair to both; elsewhere call finish() at once. Every call throws, with the rival's own
-/// words, if it has failed.
+/// Python with the rival's script. On the CPU it waits for its turn before each step, so that both see the
+/// same speed of the machine; on CUDA call finish() at once. Every call throws with the rival's message if it
+/// failed.
 class Rival {
  public:
-  /// `model` has the weights it starts with, on the CPU as `batch` is. Python and script
-  /// are what check_python() has seen.
+  /// `model` has the initial weights and is on the CPU, like `batch`. check_python() has accepted Python and
+  /// script.
   Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
         const StepBatch& batch, bool inference);
   ~Rival();
   Rival(const Rival&) = delete;
   Rival& operator=(const Rival&) = delete;
 
-  /// Until it has done its warm-up.
+  /// Waits until its warm-up is done.
   void wait_ready();
-  /// Lets each of its runs do one step.
+  /// Lets each of its rows do one step.
   void take_turn();
-  /// Its report: eager, and compile if asked for. One that failed has an error in place of times.
+  /// Its report: eager, and compile if that was requested. A row that failed has an error instead of times.
   std::vector<StepTimes> finish();
 
  private:

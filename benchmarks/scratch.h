@@ -1,4 +1,4 @@
-// Where a benchmark puts its files.
+// The folder for the temporary files of a benchmark.
 #pragma once
 
 #include <cstdio>
@@ -7,11 +7,11 @@
 
 namespace tpgm::benchmarks {
 
-/// A folder of its own below `parent`, which must be there. It goes with the object, or with the process if
-/// that is interrupted or crashes: a shell waits for its end, so that no gigabytes stay behind.
+/// A new folder below `parent`, which must exist. It is removed with the object, and also if the process is
+/// interrupted or crashes: a shell waits for its end, so that no gigabytes are left.
 class Scratch {
  public:
-  /// `call` begins messages: "bench io".
+  /// `call` is the prefix of messages: "bench io".
   Scratch(const std::filesystem::path& parent, const std::string& call);
   ~Scratch();
   Scratch(const Scratch&) = delete;

@@ -7,14 +7,14 @@ namespace {
 
 std::vector<Shape> resnet50() {
   std::vector<Shape> shapes;
-  const auto conv = [&](std::int64_t out, std::int64_t in, std::int64_t size) {
+  const auto conv = [&](int64_t out, int64_t in, int64_t size) {
     shapes.insert(shapes.end(), {{out, in, size, size}, {out}, {out}});  // and its BatchNorm
   };
   conv(64, 3, 7);
-  std::int64_t in = 64;
-  const std::int64_t blocks[] = {3, 4, 6, 3};
+  int64_t in = 64;
+  const int64_t blocks[] = {3, 4, 6, 3};
   for (int stage = 0; stage < 4; ++stage) {
-    const std::int64_t width = 64 << stage;
+    const int64_t width = 64 << stage;
     for (int block = 0; block < blocks[stage]; ++block) {
       conv(width, in, 1);
       conv(width, width, 3);
@@ -29,10 +29,10 @@ std::vector<Shape> resnet50() {
   return shapes;
 }
 
-std::vector<Shape> vit(std::int64_t width, std::int64_t depth, std::int64_t patch) {
+std::vector<Shape> vit(int64_t width, int64_t depth, int64_t patch) {
   const auto tokens = (224 / patch) * (224 / patch) + 1;
   std::vector<Shape> shapes = {{1, 1, width}, {1, tokens, width}, {width, 3, patch, patch}, {width}};
-  for (std::int64_t i = 0; i < depth; ++i) {
+  for (int64_t i = 0; i < depth; ++i) {
     shapes.insert(shapes.end(), {{width},
                                  {width},
                                  {3 * width, width},

@@ -7,7 +7,7 @@
 
 namespace tpgm::benchmarks {
 
-using Shape = std::vector<std::int64_t>;
+using Shape = std::vector<int64_t>;
 
 /// "resnet50" (torchvision's), "vit-b-16", "vit-l-14" (the image towers, with a head of 1000 classes).
 std::vector<std::string> model_names();

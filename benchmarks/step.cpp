@@ -1,4 +1,4 @@
-// Steps of ours and of the rival, in turns.
+// Runs our steps and the rival's in turns.
 #include "benchmarks/step.h"
 
 #include <ATen/ATen.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Work = std::function<void()>;
 
-/// What is timed, its memory, and what to call after each time.
+/// A function that is timed, its memory, and what to call after each run.
 struct Runner {
   Work work;
   std::shared_ptr<MemoryMeter> meter;
@@ -35,14 +35,13 @@ struct Runner {
   }
 };
 
-/// For as many rows of steps.
-Work progress_of(const StepOptions& options, const StepSetting& setting, std::size_t rows) {
-  return begin_progress(options.progress,
-                        static_cast<std::int64_t>(rows) * (setting.warmup + setting.repeats));
+/// Progress of so many rows of steps.
+Work progress_of(const StepOptions& options, const StepSetting& setting, size_t rows) {
+  return begin_progress(options.progress, static_cast<int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
-/// A GPU that has rested, or done lighter work, clocks higher than one at work. It rests while a row is set
-/// up, and the shorter a row's steps are the more they would gain by that.
+/// A GPU that was idle, or did lighter work, clocks higher than a busy one. It is idle while a row is set up,
+/// and the shorter the steps of a row are, the more they would gain from that.
 void settle(Runner& runner, double seconds, c10::Device device) {
   for (double ms = 0; ms < 1e3 * seconds;) {
     Marks marks(device);
@@ -54,7 +53,7 @@ void settle(Runner& runner, double seconds, c10::Device device) {
 }
 
 void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
-  for (std::int64_t i = 0; i < setting.warmup; ++i) {
+  for (int64_t i = 0; i < setting.warmup; ++i) {
     runner.call();
     // The first steps search for kernels, with workspaces that no later one needs. Those after them count:
     // the memory of a graph is taken when it is captured.
@@ -63,18 +62,19 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   settle(runner, setting.warmup_s, device);
 }
 
-/// On CUDA, where steps queue up, after the warm-up of all, the first's last: in two turns of many steps,
-/// there and back, with a while at each change in which the GPU's clock settles to the runner's own work.
+/// On CUDA, where steps queue up, after the warm-up of all runners (that of the first one last): two turns of
+/// many steps, the second in reverse order. At each change the clock of the GPU settles to the work of the
+/// runner.
 void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::Device device) {
-  const std::int64_t turns = runners.size() > 1 ? std::min<std::int64_t>(2, setting.repeats) : 1;
+  const int64_t turns = runners.size() > 1 ? std::min<int64_t>(2, setting.repeats) : 1;
   const Runner* at_work = runners.front();
-  for (std::int64_t turn = 0; turn < turns; ++turn, std::ranges::reverse(runners)) {
+  for (int64_t turn = 0; turn < turns; ++turn, std::ranges::reverse(runners)) {
     for (auto* runner : runners) {
       if (std::exchange(at_work, runner) != runner) settle(*runner, setting.warmup_s, device);
       runner->meter->call(runner->work);  // the first that counts is launched while this one runs
       Marks marks(device);
       marks.add();
-      for (std::int64_t i = turn; i < setting.repeats; i += turns) {
+      for (int64_t i = turn; i < setting.repeats; i += turns) {
         runner->call();
         marks.add();
       }
@@ -83,9 +83,9 @@ void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::
   }
 }
 
-/// On the CPU, after the warm-up of all.
+/// On the CPU, after the warm-up of all runners.
 void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setting, Rival* rival) {
-  for (std::int64_t i = 0; i < setting.repeats; ++i) {
+  for (int64_t i = 0; i < setting.repeats; ++i) {
     for (auto* runner : runners) runner->laps.push_back(host_ms([&] { runner->call(); }));
     if (rival) rival->take_turn();
   }
@@ -98,7 +98,7 @@ void time_one(Runner& runner, const StepSetting& setting, c10::Device device, Ri
   time_in_turns({&runner}, setting, rival);
 }
 
-std::int64_t usual_repeats(const StepOptions& options) { return options.device.is_cuda() ? 20 : 5; }
+int64_t usual_repeats(const StepOptions& options) { return options.device.is_cuda() ? 20 : 5; }
 
 StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, Rival* rival) {
   StepTimes times;
@@ -139,7 +139,7 @@ StepTimes measure_ours(const StepOptions& options, const StepSetting& setting, R
   return times;
 }
 
-// Does `work`; a failure becomes the row's error, in one line.
+// Calls `work`; a failure becomes the error of the row, in one line.
 bool attempt(StepTimes& times, const Work& work) {
   try {
     work();
@@ -150,7 +150,7 @@ bool attempt(StepTimes& times, const Work& work) {
   return times.error.empty();
 }
 
-/// A row of ours under way.
+/// A row of ours that is being measured.
 struct Runnable {
   MethodRow* row;
   Runner runner;
@@ -165,7 +165,7 @@ struct Runnable {
   Runnable(const Runnable&) = delete;
   Runnable& operator=(const Runnable&) = delete;
 
-  /// What is measured of its memory counts up to here: on CUDA others come to the device now.
+  /// Ends the measurement of its memory: on CUDA, other rows use the device from now on.
   void close_meter() { peak = runner.meter->peak(); }
 
   void report() {
@@ -177,8 +177,8 @@ struct Runnable {
   }
 };
 
-/// Plain fine-tuning's steps between the row's: the clock of a GPU at work drifts by more than methods
-/// differ. Nothing if the device has no memory for both.
+/// Steps of plain fine-tuning between those of the row, because the clock of a busy GPU drifts by more than
+/// methods differ. Empty if the device has no memory for both.
 std::optional<double> time_beside_plain(Runnable& each, const StepOptions& options,
                                         const StepSetting& setting) {
   MethodRow plain;
@@ -219,7 +219,7 @@ void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, 
                       Rival* rival) {
   const Work done = progress_of(options, setting, rows.size());
   std::vector<std::unique_ptr<Runnable>> all;
-  double most = 0;  // bytes of a row that is there already; the next takes as much, and what it keeps
+  double most = 0;  // bytes of the largest row so far; the next one needs as much, and what it keeps
   for (auto& row : rows) {
     attempt(row.times, [&] {
       TORCH_CHECK(available_memory() > most + 12.0 * static_cast<double>(setting.parameters),
@@ -236,9 +236,9 @@ void measure_in_turns(std::vector<MethodRow>& rows, const StepOptions& options, 
   for (const auto& each : all) each->report();
 }
 
-std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, std::int64_t batch_size) {
+std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, int64_t batch_size) {
   std::vector<MethodRow> rows;
-  const auto add = [&](const std::string& method, const std::string& name, std::int64_t radius_batch) {
+  const auto add = [&](const std::string& method, const std::string& name, int64_t radius_batch) {
     const auto has_name = [&](const MethodRow& each) { return each.times.name == name; };
     if (std::any_of(rows.begin(), rows.end(), has_name)) return;
     auto& row = rows.emplace_back();
@@ -250,8 +250,8 @@ std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, std::int
   add("ft", "plain", 0);
   for (const auto& method : methods) {
     if (method == "tpgm") {
-      const std::int64_t quarter = std::max<std::int64_t>(1, batch_size / 4);
-      for (const std::int64_t radius : {quarter, batch_size})
+      const int64_t quarter = std::max<int64_t>(1, batch_size / 4);
+      for (const int64_t radius : {quarter, batch_size})
         add(method, fmt::format("tpgm, radius batch {}", radius), radius);
     } else if (method != "ft") {
       add(method, method, 0);
@@ -311,7 +311,7 @@ StepSetting profile_step(const StepOptions& options, const std::string& method) 
   const StepSetting setting = make_setting(options, 1);
   const auto rows = rows_of({method}, options.batch_size);
   OurStep ours(options, setting, method, rows.at(method == "ft" ? 0 : 1).radius_batch);
-  for (std::int64_t i = 0; i < setting.warmup; ++i) ours.step();
+  for (int64_t i = 0; i < setting.warmup; ++i) ours.step();
   const ProfilerRange range(options.device);
   ours.step();
   return setting;

@@ -1,4 +1,4 @@
-// What `tpgm bench step` measured, as a table and as JSON.
+// The results of `tpgm bench step` as a table and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,18 +9,18 @@
 
 namespace tpgm::benchmarks {
 
-/// What was measured: the model as it was asked for, the options, and the device by its kind.
+/// What was measured: the name of the model, the options, and the type of the device.
 struct StepRun {
   std::string model;
   StepOptions options;
   std::string device;
 };
 
-/// One model beside the library's, and the training loop around it.
+/// One model compared with the library's, and the training loop around it.
 std::string to_text(const StepRun& run, const StepReport& report, const LoopTimes& loop);
 nlohmann::ordered_json to_json(const StepRun& run, const StepReport& report, const LoopTimes& loop);
 
-/// Every method beside plain fine-tuning and the library's model.
+/// Every method compared with plain fine-tuning and the library's model.
 std::string to_text(const StepRun& run, const MethodsReport& report);
 nlohmann::ordered_json to_json(const StepRun& run, const MethodsReport& report);
 

@@ -1,4 +1,5 @@
-// Theorem 1 of the TPGM paper, numerically: a projected linear model's expected loss and its bound.
+// Theorem 1 of the TPGM paper, checked numerically: the expected loss of a projected linear model and its
+// bound.
 #pragma once
 
 #include <torch/arg.h>

@@ -1,4 +1,4 @@
-// Time and memory of a device while it works.
+// Time and memory of work on a device.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -14,15 +14,15 @@ namespace tpgm::benchmarks {
 
 double median(std::vector<double> values);
 
-/// In ms, by the host's clock.
+/// The time in ms, by the host's clock.
 double host_ms(const std::function<void()>& work);
 
-/// Marks moments of a device's work; nobody waits for it until the end, as nobody does in training.
+/// Marks moments of a device's work. It waits for the device only at the end, as training does.
 class Marks {
  public:
   explicit Marks(c10::Device device) : device_(device) {}
   void add();
-  /// Between each two neighbours, in ms.
+  /// The time between consecutive marks, in ms.
   std::vector<double> laps();
 
  private:
@@ -30,13 +30,13 @@ class Marks {
   std::deque<c10::Event> events_;
 };
 
-/// What tensors took at most, and what the allocator held for them; the latter is 0 on the CPU.
+/// The peak memory of tensors, and of the allocator that holds them; the latter is 0 on the CPU.
 struct PeakMemory {
   double allocated_mib = 0, reserved_mib = 0;
 };
 
-/// Counts one row's memory. On CUDA that is the allocator's own count of all the process has. On the CPU it
-/// is what is allocated within call(), so that rows which take turns are counted apart.
+/// Measures the memory of one row. On CUDA it is the allocator's count for the whole process. On the CPU it
+/// is what is allocated within call(), so that rows that take turns are counted separately.
 class MemoryMeter {
  public:
   explicit MemoryMeter(c10::Device device);

@@ -1,4 +1,4 @@
-// A step alone and the trainer's, in turns.
+// Times a step by itself and in the trainer, in turns.
 #include "benchmarks/train_loop.h"
 
 #include <chrono>
@@ -15,14 +15,14 @@
 namespace tpgm::benchmarks {
 namespace {
 
-/// Moments of the host, or of the device's stream.
+/// Marks moments on the host, or in the stream of the device.
 class Laps {
  public:
   explicit Laps(c10::Device device) {
     if (!device.is_cpu()) marks_.emplace(device);
   }
   void mark() { marks_ ? marks_->add() : times_.push_back(std::chrono::steady_clock::now()); }
-  /// Between each two neighbours, in ms.
+  /// The time between consecutive marks, in ms.
   std::vector<double> all() {
     if (marks_) return marks_->laps();
     std::vector<double> laps;

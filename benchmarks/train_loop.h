@@ -1,4 +1,4 @@
-// What the trainer costs beyond the step it runs.
+// The time that the trainer adds to the step that it runs.
 #pragma once
 
 #include "benchmarks/step.h"

@@ -1,4 +1,4 @@
-# What tpgm stands on: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, JSON, CLI11,
+# The dependencies: LibTorch (from .venv unless CMAKE_PREFIX_PATH names another), OpenMP, JSON, CLI11,
 # zlib, libjpeg-turbo, libpng, xxhash, utf8proc, FreeType.
 
 find_program(TPGM_CCACHE ccache)
@@ -7,12 +7,12 @@ if(TPGM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 file(GLOB tpgm_venv_torch ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
-set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of a static library (kineto) that nobody needs
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)  # it warns of a static library (kineto) that is not needed
 if("${Torch_DIR}" STREQUAL "${tpgm_venv_torch}/share/cmake/Torch")
   unset(Torch_DIR CACHE)  # not named by the user, but found below the last time
 endif()
 if(CMAKE_VERSION VERSION_LESS 3.26)
-  set(CMAKE_CUDA_STANDARD 17)  # LibTorch's package would ask for 20 and end before the sentence below
+  set(CMAKE_CUDA_STANDARD 17)  # LibTorch's package would require 20 and fail before the message below
 endif()
 find_package(Torch QUIET)
 # A wheel may be a CUDA build on a machine without CUDA. A LibTorch that the user named is taken as it is.
@@ -67,8 +67,8 @@ elseif(TPGM_CUDA AND NOT TARGET torch_cuda)
 endif()
 if(TPGM_CUDA)
   if(CMAKE_VERSION VERSION_LESS 3.26)
-    message(FATAL_ERROR "CMake ${CMAKE_VERSION} does not know that nvcc compiles C++20; with CUDA this takes CMake 3.26 or "
-                        "later (python3 -m pip install cmake). Without CUDA: -DTPGM_CUDA=OFF")
+    message(FATAL_ERROR "CMake ${CMAKE_VERSION} does not know that nvcc compiles C++20; with CUDA this needs CMake 3.26 "
+                        "or later (python3 -m pip install cmake). Without CUDA: -DTPGM_CUDA=OFF")
   endif()
   # LibTorch's package turns CMAKE_CUDA_ARCHITECTURES off, so the kernels have a setting of their own.
   set(TPGM_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile the kernels for; newer ones compile at first use")

@@ -1,8 +1,8 @@
 // Two checkpoints after the fact: learn how far each tensor of a fine-tuned model may stay from its
 // pre-trained one.
 //
-// Any fine-tuning will do, also one that knew nothing of tpgm; all it takes is both checkpoints and a little
-// held-out data. Here both are made on the spot, and the fine-tuned one has a head of its own.
+// The fine-tuning may come from any tool: all that is needed are both checkpoints and some held-out data.
+// Here both are made first, and the fine-tuned one has a new head.
 #include <torch/torch.h>
 #include <tpgm/tpgm.h>
 
@@ -42,8 +42,7 @@ int main() {
     return 100 * (net->forward(x).argmax(1) == y).to(torch::kFloat).mean().item<double>();
   };
 
-  // A good pre-trained model (of eight classes), and a fine-tuned one that has learned few, noisy labels by
-  // heart.
+  // A good pre-trained model (of eight classes), and a fine-tuned one that has memorised a few noisy labels.
   Net pretrained(8);
   const auto [many_x, many_y] = draw(4000, 0);
   fit(pretrained, many_x, many_y, 300);

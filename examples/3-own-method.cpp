@@ -1,4 +1,4 @@
-// A method of your own in thirty lines: derive from AnchoredMethod, and use the batch of constrained tensors.
+// A method of your own in forty lines: derive from AnchoredMethod, and use the batch of constrained tensors.
 //
 // The method: an elastic band. Up to `slack` away from its anchor a tensor moves freely; beyond that only a
 // share `give` of each further step remains.

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
     const bool own = argc < 2;
     const std::string checkpoint = own ? make_checkpoint() : argv[1];
 
-    // What model it is, the checkpoint says itself, but for what shapes do not show: here, the heads.
+    // The model is recognised from the checkpoint, except for what shapes do not show: here, the heads.
     const auto loaded = tpgm::load_classifier(
         own ? "vit:heads=2" : "", checkpoint,
         tpgm::LoadOptions().head(tpgm::Head::kFresh).classifier(tpgm::ClassifierOptions().num_classes(4)));
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
       return torch::nn::functional::cross_entropy(model.forward(batch.first), batch.second);
     };
 
-    // A fresh head has no pre-trained values to stay near; the model knows, and knows its blocks.
+    // A fresh head has no pre-trained values: unanchored() names it. block_globs() names the blocks.
     tpgm::Tpgm tpgm(
         model,
         tpgm::TpgmOptions().radius_lr(1e-2).tv(1e-3).groups(model.block_globs()).exclude(model.unanchored()));

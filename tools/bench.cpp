@@ -1,4 +1,4 @@
-// `tpgm bench`: our speed beside its rivals', in one run.
+// `tpgm bench`: the speed of tpgm and of its rivals, measured in one run.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ struct ProjectionArguments {
   std::string device = "auto";
   std::string model = "resnet50";
   std::string dtype = "float32";
-  std::int64_t repeats = 20;
+  int64_t repeats = 20;
   bool json = false;
 };
 
@@ -111,30 +111,33 @@ std::filesystem::path find_rival(const std::string& call, const std::string& pyt
 
 void add_rival(CLI::App& app, std::string& path, const std::string& name) {
   app.add_option("--rival", path,
-                 "The rival's script; default: benchmarks/rivals/" + name + ", which comes with tpgm");
+                 "Script of the rival; default: benchmarks/rivals/" + name + ", which comes with tpgm");
 }
 
 Run configure_bench(CLI::App& app) {
-  auto* io = app.add_subcommand("io", "merging two checkpoints, beside a plain copy and beside Python");
+  auto* io = app.add_subcommand("io", "measure merging two checkpoints, beside a plain copy and Python");
   const Run run_io = configure_bench_io(*io);
 
-  auto* loader = app.add_subcommand("loader", "batches of JPEGs, beside Pillow and torchvision");
+  auto* loader =
+      app.add_subcommand("loader", "measure loading batches of JPEGs, beside Pillow and torchvision");
   const Run run_loader = configure_bench_loader(*loader);
 
-  auto* projection = app.add_subcommand("projection", "distance and projection of all tensors of a model");
+  auto* projection = app.add_subcommand(
+      "projection", "measure distance and projection of all tensors of a model, beside ATen");
   auto args = std::make_shared<ProjectionArguments>();
-  projection->add_option("--device", args->device, "auto (cuda if there is one), cpu or cuda")
+  projection->add_option("--device", args->device, "Device: cpu or cuda (auto: cuda if available)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  projection->add_option("--model-like", args->model, "Whose shapes")
+  projection->add_option("--model-like", args->model, "Model whose tensor shapes are used")
       ->check(CLI::IsMember(benchmarks::model_names()));
-  projection->add_option("--dtype", args->dtype, "Type of the weights")
+  projection->add_option("--dtype", args->dtype, "Data type of the weights")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
-  projection->add_option("--repeats", args->repeats, "Runs to take the median of")
+  projection->add_option("--repeats", args->repeats, "Number of measurements for the median")
       ->check(CLI::Range(1, 100000));
-  projection->add_flag("--json", args->json, "For a program to read");
+  projection->add_flag("--json", args->json, "Print JSON");
 
   auto* step = app.add_subcommand(
-      "step", "a training step of a model and of every method, and an inference batch, beside PyTorch");
+      "step",
+      "measure a training step of a model and of every method, and an inference batch, beside PyTorch");
   const Run run_step = configure_bench_step(*step);
 
   app.require_subcommand(1);

@@ -1,4 +1,4 @@
-// What the commands below `tpgm bench` share.
+// Functions that the subcommands of `tpgm bench` share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,11 +13,11 @@
 
 namespace tpgm::tools {
 
-/// measure(options), with a line that tells how far it is; it is gone when the report is printed.
+/// measure(options) with a progress line, which is cleared before the report is printed.
 template <class Options, class Measure>
 auto with_progress(const std::string& what, Options options, Measure&& measure) {
   std::optional<Progress> progress;
-  options.progress = [&](std::int64_t steps) {
+  options.progress = [&](int64_t steps) {
     progress.emplace(what, static_cast<size_t>(steps),
                      [](size_t count) { return grouped(static_cast<int64_t>(count)); });
     return [&progress] { progress->add(1); };
@@ -25,12 +25,12 @@ auto with_progress(const std::string& what, Options options, Measure&& measure) 
   return measure(options);
 }
 
-/// The rival's script, `given` or ours of that name, or nothing without a Python. Throws if they are not
-/// there, or the Python has not what ours needs.
+/// The script of the rival: `given`, or the one called `name` that comes with tpgm; empty without a Python.
+/// Throws if the script or the Python is missing, or if the Python lacks one of the `modules`.
 std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
                                  const std::string& name, const std::vector<std::string>& modules);
 
-/// `--rival`.
+/// Adds `--rival`.
 void add_rival(CLI::App& app, std::string& path, const std::string& name);
 
 }  // namespace tpgm::tools

@@ -1,4 +1,4 @@
-// `tpgm bench io`.
+// `tpgm bench io`: merging two checkpoints, beside a plain copy and Python.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 struct IoArguments {
   std::string folder = std::filesystem::temp_directory_path().string();
   double gigabytes = 2;
-  std::int64_t repeats = 3;
+  int64_t repeats = 3;
   std::string python;
   std::string rival;
   bool json = false;
@@ -74,9 +74,8 @@ int bench_io(const IoArguments& args) {
   row("tpgm inspect A B", report.compare, 2);
   fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
   fmt::print(
-      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: of the first row's speed, "
-      "which "
-      "moves\nwith the disk's mood.\n{}\n",
+      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: relative to the "
+      "first row,\nwhose speed varies with the disk.\n{}\n",
       args.repeats, report.merge_peak_mib,
       rival ? "× faster: tpgm than Python; process against process."
             : "--python PYTHON measures the same with safetensors in Python beside it.");
@@ -87,13 +86,15 @@ int bench_io(const IoArguments& args) {
 
 Run configure_bench_io(CLI::App& app) {
   auto args = std::make_shared<IoArguments>();
-  app.add_option("--folder", args->folder, "A folder to put the files in; they are removed in the end");
-  app.add_option("--gigabytes", args->gigabytes, "Size of each checkpoint")->check(CLI::Range(0.001, 1000.0));
-  app.add_option("--repeats", args->repeats, "Runs to take the median of")->check(CLI::Range(1, 1000));
+  app.add_option("--folder", args->folder, "Folder for temporary files, which are removed afterwards");
+  app.add_option("--gigabytes", args->gigabytes, "Size of each checkpoint in GB")
+      ->check(CLI::Range(0.001, 1000.0));
+  app.add_option("--repeats", args->repeats, "Number of measurements for the median")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--python", args->python,
-                 "A Python with torch and safetensors, to run the rival; default: none");
+                 "Python interpreter with torch and safetensors, to run the rival; default: no rival");
   add_rival(app, args->rival, "io.py");
-  app.add_flag("--json", args->json, "For a program to read");
+  app.add_flag("--json", args->json, "Print JSON");
   return [args] { return bench_io(*args); };
 }
 

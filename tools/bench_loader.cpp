@@ -1,4 +1,4 @@
-// `tpgm bench loader`.
+// `tpgm bench loader`: batches of JPEGs, beside Pillow and torchvision.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `tpgm bench step`.
+// `tpgm bench step`: training steps and an inference batch, beside PyTorch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,11 +25,11 @@ namespace {
 struct StepArguments {
   std::string model = "resnet50";
   std::string device = "auto";
-  std::int64_t batch_size = 16;
-  std::int64_t classes = 1000;
+  int64_t batch_size = 16;
+  int64_t classes = 1000;
   std::optional<bool> amp, compile, channels_last;
   bool cuda_graph = true;
-  std::optional<std::int64_t> warmup, repeats;
+  std::optional<int64_t> warmup, repeats;
   std::string python;
   std::string rival;
   bool compare = false;
@@ -38,7 +38,7 @@ struct StepArguments {
   bool json = false;
 };
 
-/// Of the rival, in Python.
+/// The Python modules that the rival needs.
 std::vector<std::string> modules_for(const Family& family) {
   std::vector<std::string> modules = {"torch", "safetensors"};
   if (const auto& library = *family.library) modules.push_back(library->module);
@@ -51,7 +51,7 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.device = at::Device(args.device);
   options.batch_size = args.batch_size;
   options.classes = args.classes;
-  // What a user of a GPU would pick, and what he would pick in Python.
+  // What users of a GPU choose, in C++ and in Python.
   options.amp = args.amp.value_or(args.compare && args.device == "cuda");
   options.compile = args.compile.value_or(args.compare);
   options.cuda_graph = args.cuda_graph;
@@ -100,7 +100,7 @@ int measure_all(const benchmarks::StepRun& run, const std::vector<std::string>& 
 
 int bench_step(const StepArguments& args, bool methods_given) {
   if (args.compile.value_or(false) && args.python.empty())
-    throw UsageError("--compile is the rival's: give --python PYTHON");
+    throw UsageError("--compile applies to the rival: give --python PYTHON");
   if (methods_given && !args.compare) throw UsageError("--methods goes with --compare");
   if (!args.profile.empty() && (args.compare || args.json))
     throw UsageError(
@@ -115,7 +115,7 @@ int bench_step(const StepArguments& args, bool methods_given) {
   return args.compare ? measure_all(run, args.methods, args.json) : measure_one(run, args.json);
 }
 
-/// A flag and its opposite, either of which decides what is left open otherwise.
+/// A flag and its opposite. If neither is given, `value` stays empty.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value,
                         const std::string& help, const std::string& no_help) {
   auto* yes = app.add_flag_callback("--" + name, [&value] { value = true; }, help);
@@ -156,8 +156,8 @@ Run configure_bench_step(CLI::App& app) {
                  "Number of steps for the median; default: 5, on cuda or with --compare 20")
       ->check(CLI::Range(1, 100000));
   app.add_option("--warmup", args->warmup,
-                 "Warm-up steps; default: 2, on cuda 10 and as many as 2 s take. On cuda at least 6, after "
-                 "which steps are replayed")
+                 "Number of warm-up steps; default: 2, on cuda 10 and 2 s more. On cuda at least "
+                 "6, because the CUDA graph is captured during them")
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,
@@ -165,8 +165,8 @@ Run configure_bench_step(CLI::App& app) {
       "for ViTs, open_clip_torch for CLIP), to run the rival; default: no rival");
   add_rival(app, args->rival, "step.py");
   add_switch(app, "compile", args->compile,
-             "Also measure torch.compile of the rival's model; default: with --compare",
-             "Measure only eager mode");
+             "Also measure the rival with torch.compile; default: with --compare",
+             "Measure the rival only in eager mode");
   app.add_flag(
       "--compare", args->compare,
       "Compare training steps of the rival, of plain fine-tuning and of each method: time, memory, loss");

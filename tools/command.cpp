@@ -1,4 +1,4 @@
-// How commands end.
+// How commands run and report errors.
 #include "tools/command.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string with_flags(const std::string& text) {
     begin = end == std::string::npos ? text.size() : end;
     std::string key = text.substr(at + 1, begin - at - 1);
     if (key.empty() || begin == text.size() || text[begin] != '`') {
-      result += '`' + key;  // no option's name
+      result += '`' + key;  // not the key of an option
       continue;
     }
     std::replace(key.begin(), key.end(), '_', '-');

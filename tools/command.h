@@ -15,13 +15,13 @@ namespace tpgm::tools {
 using Run = std::function<int()>;
 
 /// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
-/// exit status. `name` is what stands behind `tpgm`: "data split".
+/// exit status. `name` is the command line after `tpgm`: "data split".
 int run(const std::string& name, const Run& command);
 
 struct Command {
   const char* name;
   const char* summary;
-  Run (*configure)(CLI::App& app);  // adds options that live as long as the Run
+  Run (*configure)(CLI::App& app);  // adds options, whose values live as long as the Run
 };
 
 /// A mistake in the command line that only shows when the command runs: exit status 2.
@@ -29,9 +29,9 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The library names options by their keys: `head-lr`. Here they are flags: --head-lr.
+/// The text with keys of options in backticks, as the library writes them (`head-lr`), as flags (--head-lr).
 std::string with_flags(const std::string& text);
-/// Prints to stderr, with_flags(). Never throws: it may be closed.
+/// Prints with_flags(text) to stderr. Never throws, not even if stderr is closed.
 void say(const std::string& text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <utility>
 
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
@@ -12,11 +13,7 @@ std::string command_line() {
   std::string text = "tpgm", word;
   bool first = true;
   while (std::getline(stream, word, '\0')) {
-    if (!std::exchange(first, false)) {
-      const bool plain =
-          !word.empty() && word.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}#~!") == std::string::npos;
-      text += plain ? " " + word : " '" + word + "'";
-    }
+    if (!std::exchange(first, false)) text += " " + shell_word(word);
   }
   return printable(text, kMaxPath);
 }

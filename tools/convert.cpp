@@ -1,4 +1,4 @@
-// `tpgm convert`: any checkpoint into safetensors, under any library's names.
+// `tpgm convert`: any checkpoint to safetensors, with the names of any library.
 #include "tpgm/checkpoints/convert.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "tools/command.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/io/dtypes.h"
@@ -29,7 +30,7 @@ struct ConvertArguments {
   bool keep_prefix = false;
 };
 
-// Beside the weights in a folder for Hugging Face: what their processors read.
+// Files that Hugging Face's processors read, copied beside the weights.
 constexpr std::array kCompanions{"vocab.json",
                                  "merges.txt",
                                  "tokenizer.json",
@@ -50,19 +51,19 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
   }
 }
 
-// What the output was made by.
+// The command that makes the output, for its metadata.
 std::string command_text(const Checkpoint& input, const ConvertOptions& options) {
-  std::string text = fmt::format("tpgm convert {}", name_of(input));
-  if (!input.key().empty()) text += fmt::format(" --key '{}'", input.key());
+  std::string text = fmt::format("tpgm convert {}", shell_word(name_of(input)));
+  if (!input.key().empty()) text += " --key " + shell_quoted(input.key());
   if (options.dtype()) text += fmt::format(" --dtype {}", dtype_name(*options.dtype()));
-  for (const auto& [from, to] : options.renames()) text += fmt::format(" --rename '{}={}'", from, to);
-  for (const auto& glob : options.only()) text += fmt::format(" --only '{}'", glob);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  for (const auto& [from, to] : options.renames()) text += " --rename " + shell_quoted(from + "=" + to);
+  for (const auto& glob : options.only()) text += " --only " + shell_quoted(glob);
+  for (const auto& glob : options.exclude()) text += " --exclude " + shell_quoted(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }
 
-// Names and shapes of another library's.
+// Writes the names and shapes of another library.
 int convert_layout(const ConvertArguments& args) {
   if (!args.renames.empty() || !args.only.empty() || !args.exclude.empty() || args.keep_prefix) {
     throw UsageError(
@@ -82,16 +83,16 @@ int convert_layout(const ConvertArguments& args) {
   Provenance provenance({&input});
   provenance.start();
   Metadata metadata = provenance.wait();
-  std::string command = fmt::format("tpgm convert {} --to {}", name_of(input), args.to);
+  std::string command = fmt::format("tpgm convert {} --to {}", shell_word(name_of(input)), args.to);
   for (const auto& [flag, value] : {std::pair("--key", args.key),
                                     {"--model", args.model},
                                     {"--dtype", args.dtype},
                                     {"--shard-size", args.shard_size}}) {
-    if (!value.empty()) command += fmt::format(" {} '{}'", flag, value);
+    if (!value.empty()) command += fmt::format(" {} {}", flag, shell_quoted(value));
   }
   keys::kCommand.set(metadata, command);
   options.metadata(metadata);
-  // What transformers reads is a folder.
+  // transformers reads folders.
   const bool for_transformers =
       options.layout() == Layout::kHuggingFace && !args.output.ends_with(".safetensors");
   const bool folder = args.output.ends_with('/') || is_folder(args.output) || for_transformers;

@@ -1,4 +1,4 @@
-// `tpgm data`: a table of its subcommands, and what commands that load images share.
+// `tpgm data`: the table of its subcommands, and functions shared by commands that load images.
 #include "tools/data.h"
 
 #include <fmt/format.h>
@@ -14,9 +14,10 @@ namespace tpgm::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"check", "classes, sizes, unreadable files, images in two parts", configure_data_check},
-    {"split", "lists for training, radii and selection, none in two of them", configure_data_split},
-    {"shards", "folders or lists into tar shards", configure_data_shards},
+    {"check", "report classes, sizes, unreadable files, and images that are in two parts",
+     configure_data_check},
+    {"split", "write disjoint lists for training, radii and selection", configure_data_split},
+    {"shards", "pack folders or lists into tar shards", configure_data_shards},
     {"glyphs", "draw the built-in data set from the system's fonts", configure_data_glyphs},
 };
 
@@ -34,7 +35,7 @@ Run configure_data(CLI::App& app) {
     for (const auto& [sub, run] : runs) {
       if (sub->parsed()) return run();
     }
-    return 2;  // require_subcommand has seen to it that one is
+    return 2;  // not reached: require_subcommand(1)
   };
 }
 
@@ -51,7 +52,7 @@ std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::
       const bool taken = std::find(parts.begin(), parts.end(), part) != parts.end();
       if (!taken && (part->title() == name || part->domain == name)) parts.push_back(part);
     }
-    if (parts.size() == before) parts.push_back(data.part(name, Role::kTest));  // throws, with the nearest
+    if (parts.size() == before) parts.push_back(data.part(name, Role::kTest));  // throws, naming the nearest
   }
   return parts;
 }

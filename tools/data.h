@@ -1,4 +1,4 @@
-// What `tpgm data` consists of, and the options of commands that load images.
+// The subcommands of `tpgm data`, and functions shared by commands that load images.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ std::string images_text(size_t count);
 std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names);
 size_t count_images(const std::vector<Dataset::Part>& parts);
 
-/// Says on stderr what was found and not taken.
+/// Prints the notes of a data set, such as files that are not read, to stderr.
 void print_notes(const char* command, const Dataset& data);
 
 }  // namespace tpgm::tools

@@ -17,8 +17,8 @@
 namespace tpgm::tools {
 namespace {
 
-constexpr size_t kMostShown = 20;  // of each kind of problem, unless --json
-constexpr size_t kMostNoted = 3;   // of what is none
+constexpr size_t kMostShown = 20;  // of each type of problem, unless --json
+constexpr size_t kMostNoted = 3;   // of each type of note
 
 struct CheckArguments {
   std::string where, class_list;
@@ -59,13 +59,12 @@ void print(const Dataset& data, const DatasetReport& report, bool per_class) {
   if (!per_class || data.classes().empty()) return;
   size_t name_width = 5;
   for (const auto& name : data.classes()) name_width = std::max(name_width, name.size());
+  const auto column = [](const PartReport& part) { return std::max<size_t>(part.title.size(), 6); };
   fmt::print("\n{:<{}}", "class", name_width);
-  for (const auto& part : report.parts)
-    fmt::print("  {:>{}}", part.title, std::max<size_t>(part.title.size(), 6));
+  for (const auto& part : report.parts) fmt::print("  {:>{}}", part.title, column(part));
   for (size_t i = 0; i < data.classes().size(); ++i) {
     fmt::print("\n{:<{}}", printable(data.classes()[i]), name_width);
-    for (const auto& part : report.parts)
-      fmt::print("  {:>{}}", part.per_class[i], std::max<size_t>(part.title.size(), 6));
+    for (const auto& part : report.parts) fmt::print("  {:>{}}", part.per_class[i], column(part));
   }
   fmt::print("\n");
 }
@@ -92,13 +91,12 @@ void print_problems(const DatasetReport& report) {
     return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
   };
   print_problems(apart, kMostShown, fmt::format("{} are in two parts:", images_text(apart.size())), text);
-  print_problems(
-      relabelled, kMostNoted,
-      fmt::format("{} are there with two labels (a note, not an error):", images_text(relabelled.size())),
-      text);
-  print_problems(within, kMostNoted,
-                 fmt::format("{} are in one part twice (a note, not an error):", images_text(within.size())),
+  print_problems(relabelled, kMostNoted,
+                 fmt::format("{} have two labels (a note, not an error):", images_text(relabelled.size())),
                  text);
+  print_problems(
+      within, kMostNoted,
+      fmt::format("{} occur twice in one part (a note, not an error):", images_text(within.size())), text);
 }
 
 void print_missing(const Dataset& data, const DatasetReport& report) {

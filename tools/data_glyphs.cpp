@@ -27,7 +27,7 @@ struct GlyphsArguments {
   std::string output, format = "folders", sheet;
 };
 
-// Of a split, or of all.
+// A row of counts: of a split, or of all.
 using Row = std::array<int64_t, kGlyphDomains.size()>;
 
 std::string faces_text(size_t count) { return fmt::format("{} faces", grouped(static_cast<int64_t>(count))); }

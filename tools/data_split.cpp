@@ -47,7 +47,7 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
   Progress progress("tpgm data split, comparing contents", count_images(parts), images_text);
   const auto report = check_dataset(data, parts, kMaxPixels, progress.callback());
   std::map<std::string, std::pair<std::string, std::string>>
-      seen;  // first of its kind: a set, and a place in it
+      seen;  // by the first file with a content: its set, and a place in it
   for (const auto& twins : report.twins) {
     for (const auto& place : {twins.first, twins.second}) {
       const auto set = set_of.find(place);
@@ -67,7 +67,7 @@ int split_data(SplitArguments args) {
   const auto part = part_to_split(data, args.train);
   TORCH_CHECK(part->in_files(), "'", args.where, "' lies in tars, and lists name files; unpack it, or split ",
               "the folders before packing them");
-  // What the data set has of its own stays as it is.
+  // Parts that the data set has already are kept.
   for (auto [name, share] :
        {std::pair{"radius", &args.radius}, {"selection", &args.selection}, {"test", &args.test}}) {
     if (*share == 0 || !data.find(part->domain, name)) continue;
@@ -93,7 +93,7 @@ int split_data(SplitArguments args) {
   add("test", args.test, made.test);
   Sets sets = made_sets;
   std::vector<Dataset::Part> parts = {part};
-  std::vector<SampleSubset> others;  // which none of the images may be in
+  std::vector<SampleSubset> others;  // parts that must share no image with the sets made
   others.reserve(data.parts().size());
   for (const auto& other : data.parts()) {
     if (other == part) continue;

@@ -1,4 +1,4 @@
-// `tpgm demo`: the whole story on the built-in data, in minutes.
+// `tpgm demo`: all methods compared on the built-in data, in minutes.
 #include <fmt/format.h>
 #include <torch/cuda.h>
 
@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kIntroduction =
-    R"(A small CLIP has seen letters, digits and signs in all kinds of typefaces. It is fine-tuned on one kind, sans-serif,
-and tested on that (ID) and on four it was not fine-tuned on: serif, monospaced, handwritten, decorative (OOD).
+    R"(A small CLIP is pre-trained on letters, digits and signs in typefaces of five styles. It is fine-tuned on one style,
+sans-serif, and tested on that (ID) and on the other four: serif, monospaced, handwritten, decorative (OOD).
 Plain fine-tuning (FT) is compared with methods that keep the model near its pre-trained weights.
 )";
 
@@ -47,7 +47,7 @@ int demo(const DemoArguments& args) {
   ReproduceOptions options;
   options.given["device"] = device.str();
   for (int64_t seed = 0; seed < args.seeds; ++seed) options.seeds.push_back(std::to_string(seed));
-  // The model is so small that one core is best used by one run.
+  // The model is so small that a run does not profit from a second core.
   options.jobs = job_options("demo", args.jobs > 0 ? args.jobs : std::min<int64_t>(cores, 8), progress);
   options.output = fs::absolute(args.output).lexically_normal();
   interrupted();
@@ -66,7 +66,7 @@ int demo(const DemoArguments& args) {
   }
   const bool fine = plan.run(sizes);
 
-  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; what they said is in ",
+  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; their output is in ",
               options.output.string(), "/demo/*.log");
   const auto runs = load_runs(plan.best_runs());
   const auto files = write_report(runs, options.output / "report.html", "TPGM on letters");

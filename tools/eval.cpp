@@ -61,7 +61,7 @@ int eval(const EvalArguments& args) {
   const auto note = [](const std::string& text) { say(fmt::format("tpgm eval: {}\n", text)); };
   auto rows = rows_to_evaluate(args.checkpoints, given, note);
   for (const auto& row : rows) check_complete(row, given);
-  std::unique_ptr<AtomicFile> csv, per_class;  // which fail now, not after the work
+  std::unique_ptr<AtomicFile> csv, per_class;  // opened first, to fail before the work
   if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv);
   if (!args.per_class.empty()) per_class = std::make_unique<AtomicFile>(args.per_class);
   open_tests(rows, args.head, note);
@@ -86,36 +86,36 @@ Run configure_eval(CLI::App& app) {
   auto args = std::make_shared<EvalArguments>();
   app.add_option(
          "CHECKPOINT", args->checkpoints,
-         "Run folders, whose recipes say what to test on, or any checkpoints: files or folders of any "
-         "layout, or script:FILE; NAME=PATH names the row. Changes are relative to the first")
+         "Run folders, whose recipes name the data, or checkpoints: files or folders of any layout, or "
+         "script:FILE; NAME=PATH names the row. Differences are relative to the first")
       ->required();
   auto& flags = args->flags;
-  flags.add(
-      app, "--data-dir",
-      "The data set, as 'tpgm data check' takes it; default: as the recipes of runs say, the first run's for "
-      "other checkpoints");
-  flags.add(
-      app, "--test",
-      "Domains to test on, or DOMAIN/SPLIT; NAME=PATH: another data set, relative to --data-dir; default: "
-      "the run's");
-  flags.add(app, "--train", "Test on the test of this domain too, or on what a run with it holds out");
+  flags.add(app, "--data-dir",
+            "Data set, as for 'tpgm data check'; default: each run's own, and for other checkpoints the "
+            "first run's");
+  flags.add(app, "--test",
+            "Domains to test on, or DOMAIN/SPLIT; NAME=PATH adds another data set, relative to --data-dir; "
+            "default: the run's own");
+  flags.add(app, "--train",
+            "Training domain, to test also on its test split, or on the images that a run on it holds out "
+            "for testing");
   flags.add(app, "--id");
   flags.add(app, "--test-fraction");
   flags.add(app, "--classes");
   flags.add(
       app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
+      "Classes in the order of the head: a file with one per line, or a folder of class folders; default: "
+      "the checkpoint's own, or the data's");
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
+  app.add_option("--head", args->head, "Head for checkpoints that have none: a file of 'tpgm zeroshot'");
   flags.add_images(app);
-  flags.add(app, "-b,--batch-size", "Images at a time");
+  flags.add(app, "-b,--batch-size", "Batch size");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--top5", args->top5, "A second table: top-5 accuracy");
-  app.add_option("--csv", args->csv, "File to write: a line for each checkpoint and test, all digits");
-  app.add_option("--per-class", args->per_class, "CSV file to write: a line for each class");
-  app.add_flag("--json", args->json, "For a program to read, with top-5 and loss");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe; weights stay fp32");
+  app.add_flag("--top5", args->top5, "Print a second table, with top-5 accuracy");
+  app.add_option("--csv", args->csv, "CSV file to write: a row for each checkpoint and test, unrounded");
+  app.add_option("--per-class", args->per_class, "CSV file to write: a row for each class");
+  app.add_flag("--json", args->json, "Print JSON, with top-5 accuracy and loss");
   return [args] { return eval(*args); };
 }
 

@@ -33,7 +33,7 @@ void sort_tensors(const std::string& by, std::vector<TensorDistance>& tensors) {
                          : by == "relative" ? tensor.relative
                          : by == "cosine"   ? -tensor.cosine
                                             : static_cast<double>(tensor.numel);
-    // What is not a number is as far away as can be; an angle that does not exist is not.
+    // A distance that is NaN sorts first; the cosine of a zero vector, which does not exist, sorts last.
     if (!std::isnan(value)) return value;
     return by == "cosine" ? -std::numeric_limits<double>::infinity()
                           : std::numeric_limits<double>::infinity();

@@ -15,7 +15,7 @@
 namespace tpgm::tools {
 namespace {
 
-constexpr size_t kMaxValue = 1000;  // of metadata: class names would fill the screen
+constexpr size_t kMaxValue = 1000;  // characters of a metadata value; class names would fill the screen
 
 using Json = nlohmann::ordered_json;
 

@@ -19,9 +19,9 @@ struct InspectArguments {
 void add_inspect_options(CLI::App& app, InspectArguments& args);
 int inspect_one(const InspectArguments& args);
 
-/// Path, format, files, notes and metadata.
+/// Path, format, files, notes and metadata, as JSON.
 nlohmann::ordered_json summary(const Checkpoint& checkpoint);
-/// Of a column that holds the names.
+/// The width of a column that holds the names, at least `least`.
 size_t width_of(const std::vector<std::string>& names, size_t least);
 
 }  // namespace tpgm::tools

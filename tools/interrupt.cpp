@@ -7,7 +7,7 @@ namespace {
 
 volatile sig_atomic_t signalled = 0;
 
-// The first is for the loop to see, the second for the impatient.
+// The first signal sets the flag; the second ends the process.
 void take_signal(int number) {
   if (signalled != 0) {
     ::signal(number, SIG_DFL);

@@ -1,6 +1,5 @@
-// Where the `tpgm` command begins. To load LibTorch takes a third of a second, however little is done with
-// it; what needs none of it (looking into one checkpoint) is done here, and everything else is handed to
-// tpgm-torch.
+// main() of bin/tpgm. Loading LibTorch takes a third of a second. `tpgm inspect` of one checkpoint needs none
+// of it and is done here; for every other command this program executes tpgm-torch.
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,8 +25,8 @@ int hand_over(char** argv) {
   }
   const auto other = self.parent_path().parent_path() / "libexec" / "tpgm" / "tpgm-torch";
   ::execv(other.c_str(), argv);
-  tpgm::tools::say(fmt::format("tpgm: cannot run its other half, '{}': {}; build or install it again\n",
-                               other.string(), std::strerror(errno)));
+  tpgm::tools::say(fmt::format("tpgm: cannot execute '{}': {}; build or install tpgm again\n", other.string(),
+                               std::strerror(errno)));
   return 1;
 }
 

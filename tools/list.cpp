@@ -1,4 +1,4 @@
-// `tpgm list`: what there is, from the registries.
+// `tpgm list`: models, methods and recipes, from the registries.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

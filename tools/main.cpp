@@ -1,4 +1,4 @@
-// The `tpgm` command behind launcher.cpp: a table of subcommands.
+// main() of tpgm-torch, which launcher.cpp executes: the table of subcommands.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -58,7 +58,8 @@ std::string version_text() {
                      at::get_num_threads());
 }
 
-// What to say of the first word that should be a command, or a command of one, and is none.
+// The error about the first word that should be a command or subcommand and is none; empty if there is no
+// such word.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   const CLI::App* at = &app;
   std::string command = "tpgm";
@@ -80,7 +81,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
-// What is wrong with the command line; of an option that there is not, with the nearest.
+// What is wrong with the command line; for an unknown option, with the nearest one.
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
   std::vector<std::string> names;
@@ -100,9 +101,10 @@ std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) 
 
 int main(int argc, char** argv) {
 #ifdef __GLIBC__
-  // A step frees gradients and activations, and the next one asks for them again. Given back to the system in
-  // between they would have to be cleared and mapped anew, page by page (measured: docs/design.md).
-  // A glibc that refuses so high a threshold is left alone: the second call by itself would do harm.
+  // A step frees gradients and activations, and the next one allocates them again. If glibc returned them to
+  // the system in between, they would be cleared and mapped again, page by page (measured:
+  // docs/performance-notes.md). If glibc refuses so high a threshold, both stay at their defaults: the second
+  // call alone would make it slower.
   if (mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1) mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");

@@ -98,10 +98,10 @@ int run_predict(PredictArguments args) {
   const auto options = make_options(args.flags.given());
   check_usage(args, options);
   const auto device = find_device(options.device);
-  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile(args.output);  // throws before the work if it cannot be written
   AtomicFile csv(args.csv);
   const auto note = [](const std::string& text) { say(fmt::format("tpgm predict: {}\n", text)); };
-  // A head that is given beats the checkpoint's own.
+  // A head that is given replaces the checkpoint's own.
   const auto use = args.features ? HeadUse::kNever : HeadUse::kAlways;
   const auto given = open_classifier(options.model, args.checkpoint, args.head, note, use);
   const Dataset data = open_for(given, args.where, options.class_list, args.features, note);
@@ -129,7 +129,7 @@ int run_predict(PredictArguments args) {
     }
   }
   TORCH_CHECK(!all.empty(), "[predict] no image of '", args.where, "' could be read");
-  // Images without labels are still told apart by the head's names.
+  // Predictions for images without labels get the class names of the head.
   auto classes = data.classes();
   if (classes.empty()) classes = given.head.empty() ? given.classes : load_zero_shot(given.head).class_names;
   Metadata metadata;
@@ -140,7 +140,7 @@ int run_predict(PredictArguments args) {
   const auto text = to_csv(all, classes);
   csv.write(text.data(), text.size());
   csv.commit();
-  if (!args.json) fmt::print("{}\n{}\nseen as {}\n", args.output, args.csv, text_of(images, options));
+  if (!args.json) fmt::print("{}\n{}\npreprocessing: {}\n", args.output, args.csv, text_of(images, options));
   print(args, all, skipped);
   return 0;
 }
@@ -150,34 +150,38 @@ int run_predict(PredictArguments args) {
 Run configure_predict(CLI::App& app) {
   auto args = std::make_shared<PredictArguments>();
   auto& flags = args->flags;
-  app.add_option("--checkpoint", args->checkpoint, "The weights: a file or a folder, of any layout");
+  app.add_option("--checkpoint", args->checkpoint,
+                 "Checkpoint: a file, folder or run of any layout; required unless --model is a script");
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot'; default: the checkpoint's own");
+  app.add_option("--head", args->head, "Head: a file of 'tpgm zeroshot'; default: the checkpoint's own");
   app.add_option("--data-dir", args->where,
-                 "The images, as 'tpgm data check' takes them; those in one folder need no label")
+                 "Data set, as for 'tpgm data check', or a folder of images without labels")
       ->required();
   app.add_option("-o,--output", args->output,
-                 "The .safetensors file to write: logits (or features) [images, n] and labels [images]")
+                 "Output: a .safetensors file with logits (or features) [images, n] and labels [images]")
       ->required();
-  app.add_option("--csv", args->csv,
-                 "Part, file, label and prediction of each row; default: the output's name with .csv");
+  app.add_option(
+      "--csv", args->csv,
+      "CSV file to write: part, file, label and prediction of each image; default: the output's name with "
+      ".csv");
   app.add_option("--domains", args->domains,
-                 "Only these: domains with all their splits, or one (real,sketch/test); default: all")
+                 "Domains with all their splits, or single splits of them (real,sketch/test); default: all")
       ->delimiter(',');
-  app.add_flag("--features", args->features, "What the head sees, in place of logits; needs no head");
+  app.add_flag("--features", args->features,
+               "Write the features that the head receives, instead of logits; no head is needed");
   flags.add(
       app, "--classes",
-      "Score over all classes of the head, or over the subset that occurs in the part (ImageNet-A, -R)");
+      "Score over all classes of the head, or over the subset that occurs in each part (ImageNet-A, -R)");
   flags.add(
       app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
+      "Classes in the order of the head: a file with one per line, or a folder of class folders; default: "
+      "the checkpoint's own, or the data's");
   flags.add_images(app);
   flags.add(app, "--cache");
-  flags.add(app, "-b,--batch-size", "Images at a time");
+  flags.add(app, "-b,--batch-size", "Batch size");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--json", args->json, "The summary for a program to read");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe; weights stay fp32");
+  app.add_flag("--json", args->json, "Print the summary as JSON");
   return [args] { return run_predict(*args); };
 }
 

@@ -11,7 +11,7 @@
 namespace tpgm::tools {
 namespace {
 
-constexpr const char* kRate = "0.001";  // what is drawn from a seed has further to go than what is fine-tuned
+constexpr const char* kLearningRate = "0.001";  // random weights need a larger one than pre-trained weights
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Run configure_pretrain(CLI::App& app) {
                "Print the effective recipe, the sizes of splits, steps and memory, without training");
   app.add_flag("--json", args->json, "Print the result as JSON");
   args->flags.add_all(app, keys_with(Trait::kFineTuning));
-  app.get_option("--lr")->default_str(kRate);
+  app.get_option("--lr")->default_str(kLearningRate);
   return [args] {
     if (!args->resume.empty()) {
       if (!args->config.empty() || args->dry_run) throw UsageError("--resume takes no --config or --dry-run");
@@ -47,7 +47,7 @@ Run configure_pretrain(CLI::App& app) {
     }
     recipe.settings["head"] = "text";
     recipe.settings["radius-fraction"] = "0";  // there are no radii
-    recipe.settings.emplace("lr", kRate);
+    recipe.settings.emplace("lr", kLearningRate);
     const auto options = make_options(recipe.settings);
     if (!args->dry_run) return train_one(options, /*resume=*/false, args->json);
     print_plan(options);

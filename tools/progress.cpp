@@ -43,7 +43,7 @@ void Progress::say(const std::string& text) {
 
 void Progress::add(size_t amount) {
   const std::lock_guard lock(mutex_);
-  done_ = std::min(total_, done_ + amount);  // what is done again counts once
+  done_ = std::min(total_, done_ + amount);  // repeated work counts once
   const auto now = Clock::now();
   if (first_ == 0) {
     first_ = done_;

@@ -1,4 +1,4 @@
-// Where long work is: one line on stderr that renews itself on a terminal.
+// Progress of long work: one line on stderr that is rewritten on a terminal.
 #pragma once
 
 #include <chrono>
@@ -11,14 +11,13 @@
 
 namespace tpgm::tools {
 
-/// Shows nothing for what takes less than a second. Where stderr is no terminal, a plain line every ten
-/// seconds takes the place of the one that renews itself, or none does: where work says by lines of its own
-/// how far it is, those are enough.
+/// Shows nothing for work that takes less than a second. If stderr is no terminal, it prints a plain line
+/// every ten seconds, or none for work that prints lines of its own.
 class Progress {
  public:
   enum class Elsewhere { kEveryTenSeconds, kNothing };
 
-  /// For a text of the caller's own: due(), then show().
+  /// For text that the caller composes: due(), then show().
   explicit Progress(Elsewhere elsewhere = Elsewhere::kEveryTenSeconds);
   /// For add(): share, rate and time left of `total` bytes, or of what `amount_text` calls them ("1,234
   /// sentences"). `what` is done to them.
@@ -31,12 +30,12 @@ class Progress {
   /// True if it is time to show() again: making the text may cost more than the work.
   bool due() const;
   void show(const std::string& text);
-  /// A line that stays, above the one that renews itself.
+  /// A line that stays, above the one that is rewritten.
   void say(const std::string& text);
 
   /// Thread-safe.
   void add(size_t amount);
-  /// add(), to hand on.
+  /// add() as a function.
   std::function<void(size_t)> callback();
 
  private:
@@ -45,10 +44,10 @@ class Progress {
   bool terminal_, elsewhere_, shown_ = false;
   Clock::time_point next_;
 
-  std::mutex mutex_;  // of what add() counts
+  std::mutex mutex_;  // guards what add() counts
   std::string what_;
   size_t total_ = 0, done_ = 0;
-  size_t first_ = 0;  // what the first add() brought, which no rate counts: it may have loaded a library
+  size_t first_ = 0;  // the amount of the first add(), which rates leave out: it may have loaded a library
   Clock::time_point first_at_;
   std::string (*amount_text_)(size_t) = nullptr;
 };

@@ -1,5 +1,5 @@
-// `tpgm project`: anyone's pre-trained and fine-tuned checkpoints into one, by radii learned on held-out
-// data.
+// `tpgm project`: a fine-tuned checkpoint projected towards its pre-trained one, by radii learned on held-out
+// data. Its twenty options and the command that it records in each output make it longer than other commands.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +15,7 @@
 #include "tools/progress.h"
 #include "tools/setting_flags.h"
 #include "tools/text.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/core/device.h"
@@ -56,28 +57,17 @@ std::vector<double> parse_mu(const std::string& text) {
   return values;
 }
 
-// A word of an enumeration; throws std::invalid_argument.
-template <class T>
-T parse_word(const std::string& text) {
-  T value{};
-  try {
-    from_text("", text, value);
-  } catch (const c10::Error&) {
-    throw std::invalid_argument(fmt::format("must be {}, not '{}'", type_name<T>(), text));
-  }
-  return value;
-}
-
-// How each file came about, without paths or the machine's options.
+// The command that makes a file, without folders and without options of the machine.
 std::string command_text(const ProjectArguments& args, const Checkpoint& anchor, const Checkpoint& finetuned,
                          double mu) {
   std::string text = fmt::format(
-      "tpgm project --anchor {} --checkpoint {} --radius-data '{}' --mu {} --norm {} --radius-steps {} "
+      "tpgm project --anchor {} --checkpoint {} --radius-data {} --mu {} --norm {} --radius-steps {} "
       "--radius-lr {} --radius-batch-size {} --init {} --scale {} --tv {}",
-      name_of(anchor), name_of(finetuned), printable(fs::path(args.where).filename().string(), 255), mu,
-      args.norm, args.radius_steps, args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
-  if (!args.part.empty()) text += fmt::format(" --part '{}'", args.part);
-  for (const auto& glob : args.exclude) text += fmt::format(" --exclude '{}'", glob);
+      shell_word(name_of(anchor)), shell_word(name_of(finetuned)),
+      shell_quoted(printable(fs::path(args.where).filename().string(), 255)), mu, args.norm,
+      args.radius_steps, args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
+  if (!args.part.empty()) text += " --part " + shell_quoted(args.part);
+  for (const auto& glob : args.exclude) text += " --exclude " + shell_quoted(glob);
   const auto given = args.flags.given();
   for (const char* key : {"seed", "crop-pct", "mean", "std", "interpolation", "decode"}) {
     if (given.contains(key)) text += fmt::format(" --{} {}", key, given.at(key));
@@ -85,8 +75,8 @@ std::string command_text(const ProjectArguments& args, const Checkpoint& anchor,
   return text;
 }
 
-void print(const ProjectArguments& args, const std::vector<Projected>& results, const std::vector<fs::path>& files,
-           const Projector& projector) {
+void print(const ProjectArguments& args, const std::vector<Projected>& results,
+           const std::vector<fs::path>& files, const Projector& projector) {
   const auto& part = projector.part();
   const size_t skipped = projector.skipped().size();
   if (args.json) {
@@ -105,12 +95,12 @@ void print(const ProjectArguments& args, const std::vector<Projected>& results, 
   for (size_t k = 0; k < results.size(); ++k) {
     fmt::print("{}\n", files[k].string());
     if (args.radius_steps > 0)
-      fmt::print("mu {}: loss {:.4f} at first, {:.4f} in the end, on {} of {}\n", results[k].mu,
+      fmt::print("mu {}: radius loss from {:.4f} to {:.4f}, on {} of {}\n", results[k].mu,
                  results[k].first_loss, results[k].last_loss, images_text(static_cast<size_t>(part->size())),
                  printable(part->title().empty() ? args.where : part->title(), kMaxPath));
   }
   if (skipped > 0) fmt::print("{} skipped\n", images_text(skipped));
-  fmt::print("'tpgm convert --to' gives {} back in another library's names\n",
+  fmt::print("'tpgm convert --to' writes {} with the names of another library\n",
              files.size() == 1 ? "it" : "them");
 }
 
@@ -121,11 +111,11 @@ ProjectOptions options_of(const ProjectArguments& args) {
   options.head = args.head;
   options.radius_data = args.where;
   options.part = args.part;
-  options.tpgm.norm(parse_word<Norm>(args.norm))
+  options.tpgm.norm(parsed<Norm>(args.norm))
       .radius_steps(args.radius_steps)
       .radius_lr(args.radius_lr)
-      .init(parse_word<RadiusInit>(args.init))
-      .scale(parse_word<RadiusScale>(args.scale))
+      .init(parsed<RadiusInit>(args.init))
+      .scale(parsed<RadiusScale>(args.scale))
       .tv(args.tv)
       .exclude(args.exclude);
   options.mu = parse_mu(args.mu);
@@ -169,54 +159,55 @@ int project(const ProjectArguments& args) {
 Run configure_project(CLI::App& app) {
   auto args = std::make_shared<ProjectArguments>();
   auto& flags = args->flags;
-  app.add_option("--anchor", args->anchor, "The pre-trained checkpoint: a file, folder or run, of any layout")
+  app.add_option("--anchor", args->anchor, "Pre-trained checkpoint: a file, folder or run of any layout")
       ->required();
-  app.add_option("--checkpoint", args->checkpoint, "The fine-tuned checkpoint, with its head")->required();
-  app.add_option("--radius-data", args->where,
-                 "Images that neither was trained on, as 'tpgm data check' takes them")
+  app.add_option("--checkpoint", args->checkpoint, "Fine-tuned checkpoint, with its head")->required();
+  app.add_option(
+         "--radius-data", args->where,
+         "Held-out data for learning radii, as for 'tpgm data check': neither checkpoint was trained on it")
       ->required();
   app.add_option(
          "-o,--output", args->output,
-         "The .safetensors file to write; of several --mu, OUT-mu=0.001.safetensors and so on, or with "
-         "{mu} where the value goes")
+         "Output: a .safetensors file; with several --mu OUT-mu=0.001.safetensors for each, or a name with "
+         "{mu} in it for the value")
       ->required();
   app.add_option(
       "--part", args->part,
-      "Part of the radius data: a domain, or DOMAIN/SPLIT; default: the only part, or one called radius, "
-      "or train");
-  app.add_option("--mu", args->mu,
-                 "TPGM-C: weight of the squared radii in their loss; several (4e-3,1e-3,0) give a file each")
+      "Part of --radius-data: a domain, or DOMAIN/SPLIT; default: the only part, or the one named radius or "
+      "train");
+  app.add_option(
+         "--mu", args->mu,
+         "TPGM-C: weight of the squared radii in the radius loss; several (4e-3,1e-3,0) give one output each")
       ->check(parses(parse_mu));
-  app.add_option("--norm", args->norm, "Distance from the anchor: l2, mars or mars-max")
-      ->check(parses(parse_word<Norm>));
-  app.add_option("--radius-steps", args->radius_steps, "Updates of the radii")
+  app.add_option("--norm", args->norm, "Norm of the distance from the anchor: l2, mars or mars-max")
+      ->check(parses_as<Norm>());
+  app.add_option("--radius-steps", args->radius_steps, "Number of radius steps")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
   app.add_option("--radius-lr", args->radius_lr, "Learning rate of the radii (Adam)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--radius-batch-size", args->radius_batch_size, "Images of an update")
+  app.add_option("--radius-batch-size", args->radius_batch_size, "Batch size of a radius step")
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--init", args->init, "First radius: half of the distance, or eps (1e-8)")
-      ->check(parses(parse_word<RadiusInit>));
+  app.add_option("--init", args->init, "Initial radius: half of the distance, or eps (1e-8)")
+      ->check(parses_as<RadiusInit>());
   app.add_option("--scale", args->scale,
                  "Learn the radius itself (absolute), or its ratio to the distance (relative)")
-      ->check(parses(parse_word<RadiusScale>));
-  app.add_option("--tv", args->tv, "Weight of the ratios' total variation within a block")
+      ->check(parses_as<RadiusScale>());
+  app.add_option("--tv", args->tv, "Weight of the total variation of the ratios within a block")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--exclude", args->exclude,
-                 "GLOB: parameters to leave as they are in the fine-tuned one; may be repeated")
+  app.add_option("--exclude", args->exclude, "GLOB: parameters to keep as fine-tuned; may be repeated")
       ->allow_extra_args(false);
   flags.add(app, "--model");
-  app.add_option("--head", args->head, "A head made by 'tpgm zeroshot', for checkpoints that have none");
+  app.add_option("--head", args->head, "Head for checkpoints that have none: a file of 'tpgm zeroshot'");
   flags.add(
       app, "--class-list",
-      "The head's classes in order: folder names, one a line, or a folder of class folders; default: as "
-      "the checkpoint says, else the data's");
+      "Classes in the order of the head: a file with one per line, or a folder of class folders; default: "
+      "the checkpoint's own, or the data's");
   flags.add(app, "--seed", "Random seed for the order of the radius data");
   flags.add_images(app);
   flags.add(app, "--cache");
   flags.add(app, "--device");
-  flags.add(app, "--amp", "Compute in bf16 where that is safe");
-  app.add_flag("--json", args->json, "For a program to read, with the ratio of every tensor");
+  flags.add(app, "--amp", "Use AMP: compute in bf16 where that is safe; weights stay fp32");
+  app.add_flag("--json", args->json, "Print JSON, with the ratio of every tensor");
   return [args] { return project(*args); };
 }
 

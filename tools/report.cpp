@@ -1,4 +1,4 @@
-// `tpgm report`: runs as a page.
+// `tpgm report`: a page of runs.
 #include <fmt/format.h>
 
 #include <memory>

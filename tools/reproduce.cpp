@@ -1,4 +1,4 @@
-// `tpgm reproduce`: a table of the paper from its recipes, beside its numbers.
+// `tpgm reproduce`: a table of the paper, run from its recipes and compared with its numbers.
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,6 +19,7 @@
 #include "tools/setting_flags.h"
 #include "tools/shared_files.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/study/plan.h"
@@ -46,23 +47,24 @@ double measure_apart(const TrainOptions& options) {
   TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
   ::close(descriptor);
   write_file(file, to_toml(options));
-  FILE* pipe = ::popen(fmt::format("/proc/{}/exe reproduce --measure '{}'", ::getpid(), file).c_str(), "r");
+  FILE* pipe = ::popen(
+      fmt::format("/proc/{}/exe reproduce --measure {}", ::getpid(), shell_quoted(file)).c_str(), "r");
   double rate = 0;
   const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
   if (pipe != nullptr) ::pclose(pipe);
   fs::remove(file);
   TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command resumes");
-  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; it said why, above");
+  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; its error is above");
   return rate;
 }
 
-// The plan, and what it takes at the speed of this machine.
+// The plan, with the time that it takes at the speed of this machine.
 std::string plan_text(const TablePlan& plan, DataSizes& sizes) {
   const auto cost = plan.cost(sizes);
   std::string text = to_text(to_table(cost));
   if (cost.finished > 0) text += fmt::format("{} runs are finished\n", cost.finished);
   if (cost.left.runs == 0) return text + "nothing is left to run\n";
-  say("tpgm reproduce: measuring how fast it goes here\n");
+  say("tpgm reproduce: measuring the speed of this machine\n");
   const double speed = measure_apart(plan.example());
   return text +
          fmt::format("{} runs to make: about {} (h:mm:ss) at {:.1f} training images/s, measured here\n",
@@ -107,12 +109,13 @@ int run_all(const ReproduceArguments& args) {
   options.scale = args.scale;
   Progress progress(Progress::Elsewhere::kNothing);
   options.jobs = job_options("reproduce", std::max<int64_t>(1, args.jobs), progress);
-  options.output = fs::absolute(args.output.empty() ? "." : args.output).lexically_normal();  // of a plan
+  options.output =
+      fs::absolute(args.output.empty() ? "." : args.output).lexically_normal();  // "." for a plan
   from_text("--seeds", args.seeds, options.seeds);
   from_text("--rows", args.rows, options.rows);
   interrupted();
 
-  // All of them are looked at before the first begins.
+  // All tables are planned before the first one runs.
   const auto folders = find_tables(args.tables, recipe_roots(args.recipes));
   std::vector<std::unique_ptr<TablePlan>> plans;
   for (const auto& folder : folders)
@@ -164,9 +167,9 @@ Run configure_reproduce(CLI::App& app) {
   app.add_flag("--dry-run", args->dry_run,
                "Print the plan: runs, steps and images of each row, and how long they would take here, "
                "estimated from a few real steps");
-  app.add_option("--measure", args->measure, "")->group("");  // for this program itself
+  app.add_option("--measure", args->measure, "")->group("");  // used by measure_apart()
   app.add_flag("--json", args->json, "Print the tables as JSON");
-  // What the recipes alone decide: a method's own options would be refused by all other rows.
+  // Options per run are left to the recipes: other rows would refuse the options of one method.
   args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
       "These options override the recipes'. --epochs does not apply to rows that do not train (epochs = 0).");

@@ -13,7 +13,7 @@
 namespace tpgm::tools {
 namespace {
 
-// This program again, which its path may not name any more: it may have been built anew.
+// This program. Not its path, which may be another program by now if it was rebuilt.
 Process train_process(const RunStart& start) {
   Process process{"/proc/self/exe", {"tpgm", "train"}};
   auto& arguments = process.arguments;

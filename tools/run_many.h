@@ -1,4 +1,4 @@
-// Commands that make several runs: how they start them, and what they show of them.
+// Functions of commands that make several runs: how to start them and show their progress.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace tpgm::tools {
 
 /// Runs by processes of `tpgm train`, until interrupted(). Lines on stderr begin with "tpgm COMMAND: ";
-/// `progress` has to last as long as the runs, and shows them on a terminal alone.
+/// `progress` must outlive the runs, and shows them on a terminal only.
 JobOptions job_options(const std::string& command, int64_t side_by_side, Progress& progress);
 
 /// `tpgm train --sweep`. Returns the exit status.

@@ -1,4 +1,4 @@
-// The table of options, as flags.
+// Adds flags from the table of options.
 #include "tools/setting_flags.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ const char* cli_type() {
   }
 }
 
-// The command line's own message begins with the flag.
+// Without the key at the front of the message, where CLI11 puts the flag.
 CLI::Validator checks(const std::string& key) {
   const auto check = [key](std::string& text) {
     try {
@@ -45,7 +45,7 @@ CLI::Validator checks(const std::string& key) {
   return {check, ""};
 }
 
-/// An option that several methods have, each with what it is there.
+/// An option of one or several methods, with the help of each.
 struct MethodOption {
   std::string type;
   std::vector<std::pair<std::string, std::vector<std::string>>> uses;  // help with default; methods
@@ -91,7 +91,7 @@ void SettingFlags::add(CLI::App& app, const std::string& names, const std::strin
 
 void SettingFlags::add_images(CLI::App& app) {
   for (const auto& key : keys_with(Trait::kImage)) {
-    // The table's own help is about the other images of a run.
+    // The help in the table distinguishes training images from others.
     add(app, fmt::format("{}--{}", key == "workers" ? "-j," : "", key),
         key == "decode" ? "Image decoding: exact (Pillow's pixels) or fast (DCT scaling)" : "");
   }

@@ -10,18 +10,18 @@
 
 namespace tpgm::tools {
 
-/// Types, defaults and checks are those of TrainOptions. Lists are separated by commas or spaces; what can be
-/// on or off has a flag for each, --amp and --no-amp.
+/// Types, defaults and checks are those of TrainOptions. Lists are separated by commas or spaces. A switch
+/// has two flags, such as --amp and --no-amp.
 class SettingFlags {
  public:
-  /// "-b,--batch-size"; `help` in place of the table's where a command means something narrower.
+  /// Adds one, such as "-b,--batch-size". `help` replaces that of the table if the command needs another.
   void add(CLI::App& app, const std::string& names, const std::string& help = "");
-  /// How images are seen and read: --crop-pct, --mean, --std, --interpolation, --decode, --workers,
+  /// Adds those of Trait::kImage: --crop-pct, --mean, --std, --interpolation, --decode, --workers,
   /// --on-bad-image, --max-pixels.
   void add_images(CLI::App& app);
-  /// All of them, and those of the methods, in groups; but for the keys in `without`.
+  /// Adds all options of the table and of the methods, in groups, except the keys in `without`.
   void add_all(CLI::App& app, const std::vector<std::string>& without = {});
-  /// Those that were on the command line.
+  /// The settings that were on the command line.
   Settings given() const;
 
  private:
@@ -33,7 +33,7 @@ class SettingFlags {
   template <class T>
   CLI::Option* add_option(CLI::App& app, const std::string& names, const std::string& help, const T& value);
 
-  std::map<std::string, Flag> flags_;  // by key; addresses stay
+  std::map<std::string, Flag> flags_;  // by key; a std::map, because CLI11 keeps addresses of its values
 };
 
 }  // namespace tpgm::tools

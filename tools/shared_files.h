@@ -7,10 +7,11 @@
 
 namespace tpgm::tools {
 
-/// Folders of that name in the sources this was built from and where it is installed; those that are there.
+/// The existing folders of that name, in the source tree of the build and in the installation.
 std::vector<std::filesystem::path> shared_folders(const std::string& name);
 
-/// Where recipes may lie: `given` alone, which has to be a folder, or ./recipes and the shared_folders().
+/// Where recipes are searched: in `given`, which must be a folder; if it is empty, in ./recipes and
+/// shared_folders().
 std::vector<std::filesystem::path> recipe_roots(const std::string& given = "");
 
 }  // namespace tpgm::tools

@@ -1,4 +1,4 @@
-// What commands on checkpoints read and write alike.
+// Text that commands on checkpoints share: shapes, types, pairs, notes.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ namespace tpgm::tools {
 
 /// "[768,3,32,32]".
 std::string shape_text(const std::vector<int64_t>& shape);
-/// "F32", and for types safetensors does not have LibTorch's name.
+/// "F32"; LibTorch's name for types that safetensors does not have.
 std::string dtype_text(at::ScalarType dtype);
 /// "visual.*=0.3" → its two sides; throws std::invalid_argument. The last '=' counts.
 std::pair<std::string, std::string> parse_pair(const std::string& text);
 
-/// Says on stderr what was unwrapped of a checkpoint.
+/// Prints the notes of a checkpoint, such as what was unwrapped, to stderr.
 void print_notes(const char* command, const Checkpoint& checkpoint);
 bool is_folder(const std::filesystem::path& path);
-/// The bytes of all tensors.
+/// The size of all tensors in bytes.
 size_t bytes_of(const Checkpoint& checkpoint);
 
 }  // namespace tpgm::tools

@@ -1,4 +1,4 @@
-// `tpgm theory`: Theorem 1 drawn, checked on every draw, and α learned against ε.
+// `tpgm theory`: checks Theorem 1 on random linear problems, and shows the learned α against ε.
 #include "benchmarks/theory.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 using benchmarks::TheoryOptions;
 using benchmarks::TheoryRow;
 
-void print_table(const TheoryOptions& options, const std::vector<TheoryRow>& rows, std::int64_t violations) {
+void print_table(const TheoryOptions& options, const std::vector<TheoryRow>& rows, int64_t violations) {
   fmt::print(
       "Theorem 1: |θ̃ᵀx − y| ≤ (1−α)ετ + (ε + α‖θ−θ₀‖)τ⊥ on average, for θ̃ = θ₀ + α(θ − θ₀).\n"
       "Linear models in {} dimensions; θ fits {} training points exactly and has drifted {:g} from θ₀ "
@@ -31,7 +31,7 @@ void print_table(const TheoryOptions& options, const std::vector<TheoryRow>& row
                row.epsilon, row.alpha, row.alpha_spread, row.alpha_best, row.loss_pretrained,
                row.loss_finetuned, row.loss_projected, row.bound, row.tightest);
   }
-  std::int64_t checks = 0;
+  int64_t checks = 0;
   for (const auto& row : rows) {
     checks += row.checks;
   }
@@ -91,7 +91,7 @@ Run configure_theory(CLI::App& app) {
     if (!args->plot.empty()) {
       write_plot(rows, args->plot);
     }
-    std::int64_t violations = 0;
+    int64_t violations = 0;
     for (const auto& row : rows) {
       violations += row.violations;
     }

@@ -1,4 +1,4 @@
-// What `tpgm train` and the commands that run it share.
+// The parts of `tpgm train`: one run, resuming one, and the plan of one.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace tpgm::tools {
 
-/// Prepares and trains, with progress on stderr, in options.output, or from where `resume` stands. Returns
-/// the exit status. The result goes to stdout: a table, or JSON.
+/// Trains in the run folder options.output, with progress on stderr; `resume`: from its last checkpoint.
+/// Prints the result as a table or JSON. Returns the exit status.
 int train_one(const TrainOptions& options, bool resume, bool json);
 
 /// `--resume`: resumes the run in a folder. `settings` may only be Trait::kResumable.
 int resume_run(const std::string& run, Settings settings, bool json);
 
-/// What --dry-run says.
+/// Prints what --dry-run shows.
 void print_plan(const TrainOptions& options);
 
 }  // namespace tpgm::tools

@@ -1,4 +1,4 @@
-// One run: made or resumed, and its result.
+// One run: started or resumed, with its result.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   if (options.output.empty()) throw UsageError("--output is required: the run folder to write");
   interrupted();
   const fs::path path = options.output;
-  // What can be known to be wrong is said before the data are opened.
+  // Errors in the output folder are reported before the data are opened.
   std::optional<RunFolder> folder;
   if (resume) {
     folder.emplace(RunFolder::open(path));

@@ -1,4 +1,4 @@
-// What a run would do, without doing it.
+// `tpgm train --dry-run`: what a run would do.
 #include <fmt/format.h>
 
 #include <algorithm>

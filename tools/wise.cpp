@@ -1,4 +1,4 @@
-// `tpgm wise`: two checkpoints into one, by one ratio; or into several, by a sweep.
+// `tpgm wise`: interpolates two checkpoints, with one ratio or with several.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "tools/progress.h"
 #include "tools/text.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/checkpoints/merge.h"
 #include "tpgm/checkpoints/provenance.h"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxRatios = 200;  // each is an open file
 
-// Spaces after a comma may be there: "0.1, 0.5".
+// Spaces after a comma are allowed: "0.1, 0.5".
 double parse_ratio(const std::string& text) {
   const auto value =
       parse_number<double>(std::string_view(text).substr(std::min(text.find_first_not_of(' '), text.size())));
@@ -49,23 +50,24 @@ std::vector<double> parse_ratios(const std::string& text) {
                  step = parse_ratio(part.substr(second + 1));
     if (step <= 0 || to < from) {
       throw std::invalid_argument(
-          fmt::format("'{}' leads nowhere; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
+          fmt::format("'{}' is an empty range; write FIRST:LAST:STEP like 0.1:0.9:0.1", part));
     }
     if ((to - from) / step > kMaxRatios) {
-      throw std::invalid_argument(fmt::format("'{}' are more than {} ratios", part, kMaxRatios));
+      throw std::invalid_argument(fmt::format("'{}' has more than {} ratios", part, kMaxRatios));
     }
     for (size_t i = 0; from + static_cast<double>(i) * step <= to + 1e-9 * step; ++i) {
-      // 0.3, not 0.30000000000000004: so that it is the same ratio as one given alone.
+      // 0.3, not 0.30000000000000004, so that it equals a ratio that is given by itself.
       ratios.push_back(std::stod(fmt::format("{:.10g}", from + static_cast<double>(i) * step)));
     }
   }
   if (ratios.size() > kMaxRatios) {
-    throw std::invalid_argument(fmt::format("these are {} ratios, more than {}", ratios.size(), kMaxRatios));
+    throw std::invalid_argument(
+        fmt::format("{} ratios are too many; the most is {}", ratios.size(), kMaxRatios));
   }
   std::set<double> seen;
   for (const double ratio : ratios) {
     if (!seen.insert(ratio).second)
-      throw std::invalid_argument(fmt::format("the ratio {} is there twice", ratio));
+      throw std::invalid_argument(fmt::format("the ratio {} occurs twice", ratio));
   }
   return ratios;
 }
@@ -84,13 +86,14 @@ struct WiseArguments {
   bool keep_prefix = false;
 };
 
-// What the output of a ratio was made by.
+// The command that makes the output of a ratio, for its metadata.
 std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetuned,
                          const MergeOptions& options, double ratio) {
-  std::string text =
-      fmt::format("tpgm wise {} {} --ratio {}", name_of(pretrained), name_of(finetuned), ratio);
-  for (const auto& [glob, value] : options.filters()) text += fmt::format(" --filter '{}={}'", glob, value);
-  for (const auto& glob : options.exclude()) text += fmt::format(" --exclude '{}'", glob);
+  std::string text = fmt::format("tpgm wise {} {} --ratio {}", shell_word(name_of(pretrained)),
+                                 shell_word(name_of(finetuned)), ratio);
+  for (const auto& [glob, value] : options.filters())
+    text += " --filter " + shell_quoted(fmt::format("{}={}", glob, value));
+  for (const auto& glob : options.exclude()) text += " --exclude " + shell_quoted(glob);
   if (options.shard_size() > 0) text += fmt::format(" --shard-size {}", options.shard_size());
   return text;
 }

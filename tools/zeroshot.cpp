@@ -23,14 +23,14 @@ namespace {
 
 struct ZeroshotArguments {
   std::string model, checkpoint, key, classnames, templates, vocab, output, device = "auto";
-  std::int64_t batch_size = 256;
+  int64_t batch_size = 256;
 };
 
 std::string sentences_text(size_t count) {
   return fmt::format("{} sentences", grouped(static_cast<int64_t>(count)));
 }
 
-// Shards, a pattern of them, or a list of images: what a file of names is not.
+// True for shards, a pattern of them, or a list of images, which are no files of names.
 bool is_data_file(const std::string& where) {
   const auto ending = std::filesystem::path(where).extension();
   return ending == ".tar" || ending == ".tgz" || ending == ".gz" || is_image_list(where) ||
@@ -54,7 +54,7 @@ std::vector<std::string> class_names_of(const std::string& where) {
   return names;
 }
 
-// Class names that occur twice make two equal rows, between which no image can choose.
+// A class name that occurs twice makes two equal rows, which no image can tell apart.
 void warn_of_twins(const std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (const auto& name : names) {
@@ -66,7 +66,7 @@ int zeroshot(const ZeroshotArguments& args) {
   if (args.batch_size < 1) throw UsageError("--batch-size must be at least 1");
   const auto device = find_device(args.device);
   const auto names = class_names_of(args.classnames);
-  AtomicFile(args.output);  // throws now, not after the work, if it could not be written
+  AtomicFile(args.output);  // throws before the work if it cannot be written
   warn_of_twins(names);
   const Checkpoint checkpoint(args.checkpoint, args.key);
   const auto templates = find_templates(args.templates, checkpoint.metadata());

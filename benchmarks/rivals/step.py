@@ -220,7 +220,7 @@ class Run:
         for mark in marks[1:]:
             self.work()
             mark.record()
-        marks[-1].synchronize()  # nobody has waited for the device before
+        marks[-1].synchronize()  # the first time that this waits for the device
         return {"ms": median([a.elapsed_time(b) for a, b in zip(marks, marks[1:])]),
                 "peak_mib": torch.cuda.max_memory_allocated() / 2**20,
                 "reserved_mib": torch.cuda.max_memory_reserved() / 2**20}

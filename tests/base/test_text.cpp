@@ -1,10 +1,11 @@
-// Values and their spellings, amounts of memory, the hash of files.
+// Values and their spellings, quotes for a shell, amounts of memory, the hash of files.
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "tpgm/base/byte_count.h"
 #include "tpgm/base/hash.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/text.h"
 
 namespace tpgm {
@@ -79,6 +80,14 @@ TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cULL);
   EXPECT_EQ(fnv1a("foobar"), 0x85944171f73967e8ULL);
   EXPECT_EQ(fnv1a("bar", fnv1a("", fnv1a("foo"))), 0x85944171f73967e8ULL);
+}
+
+TEST(Shell, QuotesWhatAShellWouldChange) {
+  EXPECT_EQ(shell_word("mu=0,seed=0"), "mu=0,seed=0");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's"), R"('it'\''s')");
+  EXPECT_EQ(shell_quoted("head.*"), "'head.*'");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import struct
@@ -613,6 +614,9 @@ class CheckpointCommandTest(Command):
         for folder in ["below", "below/"]:  # without what is above them
             self.assertEqual(command_of("convert", folder), "tpgm convert below")
             self.assertEqual(command_of("wise", folder, folder), "tpgm wise below below --ratio 0.5")
+        odd = "today's model.safetensors"
+        shutil.copy("pre.safetensors", odd)
+        self.assertEqual(shlex.split(command_of("convert", odd)), ["tpgm", "convert", odd])
 
     def test_convert_types(self):
         for name, dtype, size in [("fp16", "F16", 2), ("BF16", "BF16", 2), ("fp8_e4m3", "F8_E4M3", 1)]:

@@ -24,7 +24,7 @@ class Mistakes(DataCommand):
         self.out = self.folder / "out"
 
     def answer(self, status, *arguments):
-        """The last line that is said; lines before it are notes."""
+        """The last line of stderr; lines before it are notes."""
         before = sorted(self.folder.rglob("*"))
         result = test_cli.tpgm(*arguments, cwd=self.folder)
         self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)

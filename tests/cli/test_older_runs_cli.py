@@ -56,7 +56,7 @@ class OlderRuns(ModelsCommand):
         self.assertEqual([test["name"] for test in found["tests"]], ["home", "away"])
         for ours, theirs in zip(found["tests"], wanted, strict=True):
             self.assertEqual((ours["id"], ours["classes_scored"]), (theirs["id"], theirs["scored_classes"]))
-            # Another machine may round otherwise: a picture of the 18, at most.
+            # Another machine may round differently, which changes one image of the 18 at most.
             self.assertAlmostEqual(ours["top1"], theirs["top1"], delta=100 / 18 + 1e-6)
             self.assertAlmostEqual(ours["loss"], theirs["loss"], delta=1e-3)
         unfinished = self.run_ok("eval", self.folder / "stopped", "--device", "cpu")

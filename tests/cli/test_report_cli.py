@@ -242,7 +242,7 @@ class Report(ReportCommand):
             self.assertEqual(int(count), counts.get(way, 0), kind)
         split = sum(count for way, count in counts.items() if len(set(way)) == 2)
         self.assertEqual(len(shown), min(16, split))
-        # Everybody's answer below each.
+        # The prediction of each row is below each image.
         for name in ("Pre-trained", "FT", "WISE 0.3", "TPGM", f"TPGM-C μ={mu}"):
             self.assertEqual(page.words.count(f"{name}:"), len(shown), name)
         for load in shown:

@@ -252,7 +252,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
         first = self.run_ok(*command)
         self.assertIn("12 runs to make: about", first.stderr)
         mini = self.out / "mini"
-        # The rate that was the best on selection data is taken, and its runs are what is projected.
+        # The best learning rate on selection data is taken, and its runs are projected.
         means = {}
         for lr in ("1e-3", "1e-2"):
             results = [json.loads((mini / "ft" / f"lr={lr},seed={seed}" / "result.json").read_text()) for seed in (0, 1)]

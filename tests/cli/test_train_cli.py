@@ -155,7 +155,7 @@ class TrainCommand(ModelsCommand):
         return ["train", *flat, *rest]
 
     def train(self, output, *more, **changes):
-        """Trains; what was said."""
+        """Trains; returns the finished process."""
         return self.run_ok(*self.command(output, *more, **changes))
 
     def reference(self, name="ft"):
@@ -168,7 +168,7 @@ class TrainCommand(ModelsCommand):
         return run
 
     def refused(self, status, *arguments):
-        """The only line that is said."""
+        """Fails; returns the only line of stderr."""
         return self.expect_one_line(status, *arguments)
 
     def assert_same_weights(self, one, other):

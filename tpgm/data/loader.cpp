@@ -335,7 +335,7 @@ class Loader::Impl {
   void remember(BadImage bad) {
     if (options_.on_bad_image() == OnBadImage::kError) {
       TORCH_CHECK(false, "[Loader] '", printable(bad.place, kMaxPath), "': ", printable(bad.reason, kMaxPath),
-                  " (to go on without such images: `on-bad-image` skip)");
+                  " (to continue without such images: `on-bad-image` skip)");
     }
     if (known_bad_.insert(bad.index).second) skipped_.push_back(std::move(bad));
   }

@@ -73,7 +73,8 @@ struct TrainOptions {
   int64_t checkpoint_every = 0, log_every = 50;
   std::string output;
 
-  /// Calls visit(group, key, traits, help, member of each options...) for each, in the order of --help.
+  /// Calls visit(group, key, traits, help, member of each `self`...) for every option, in the order of
+  /// --help.
   template <class Visit, class... Self>
   static void fields(Visit&& visit, Self&... self) {
     using enum Trait;
@@ -113,11 +114,11 @@ struct TrainOptions {
           "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data "
           "set, relative to `data-dir`",
           self.test...);
-    visit(g, "id", kIdentity | kData, "Tests that count as in-distribution; default: the training domain's",
-          self.id...);
+    visit(g, "id", kIdentity | kData,
+          "Tests that count as in-distribution; default: those of the training domain", self.id...);
     visit(g, "class-list", kIdentity | kData | kPath,
           "Classes in the order of the head: a file with one per line, or a folder of class folders; "
-          "default: the data's",
+          "default: those of the data",
           self.class_list...);
     visit(g, "classes", kIdentity | kData,
           "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
@@ -176,14 +177,15 @@ struct TrainOptions {
     visit(g, "warmup-lr", kIdentity, "Initial learning rate of the warm-up", self.warmup_lr...);
     visit(g, "decay-epochs", kIdentity | kScaled, "Epochs between decays of the step schedule",
           self.decay_epochs...);
-    visit(g, "decay-rate", kIdentity, "Learning rate factor of the step schedule", self.decay_rate...);
+    visit(g, "decay-rate", kIdentity, "Decay rate: learning rate factor of the step schedule",
+          self.decay_rate...);
     visit(g, "lp-epochs", kIdentity | kPerRun | kFineTuning | kScaledAway,
           "lp-ft: epochs of linear probing, out of `epochs` (auto: half)", self.lp_epochs...);
     visit(g, "lp-lr", kIdentity | kPerRun | kFineTuning,
           "lp-ft: learning rate of linear probing (auto: `lr`)", self.lp_lr...);
     visit(g, "smoothing", kIdentity | kFineTuning, "Label smoothing", self.smoothing...);
-    visit(g, "mixup", kIdentity | kFineTuning, "Mixup alpha (0: no mixup)", self.mixup...);
-    visit(g, "cutmix", kIdentity | kFineTuning, "CutMix alpha (0: no CutMix)", self.cutmix...);
+    visit(g, "mixup", kIdentity | kFineTuning, "Mixup alpha (0: off)", self.mixup...);
+    visit(g, "cutmix", kIdentity | kFineTuning, "CutMix alpha (0: off)", self.cutmix...);
     visit(g, "mixup-prob", kIdentity | kFineTuning, "Probability of mixup or CutMix for a batch",
           self.mixup_prob...);
     visit(g, "mixup-switch-prob", kIdentity | kFineTuning,
@@ -243,17 +245,19 @@ struct TrainOptions {
     visit(g, "cuda-graph", kCircumstance | kMachine,
           "On CUDA, capture the step in a CUDA graph and replay it", self.cuda_graph...);
     visit(g, "deterministic", kCircumstance,
-          "On CUDA, use only deterministic kernels; those of the CPU always are", self.deterministic...);
+          "On CUDA, use only deterministic kernels; on the CPU all kernels are deterministic",
+          self.deterministic...);
     visit(g, "workers", kCircumstance | kMachine | kResumable | kImage,
           "Data loading threads (0: one per core)", self.workers...);
     visit(g, "max-pixels", kCircumstance | kImage, "Refuse images with more pixels than this",
           self.max_pixels...);
-    visit(g, "on-bad-image", kCircumstance | kImage, "On an unreadable image: error or skip",
+    visit(g, "on-bad-image", kCircumstance | kImage, "What to do on an unreadable image: error or skip",
           self.on_bad_image...);
     visit(g, "cache", kCircumstance | kMachine | kResumable,
-          "Cache decoded images in memory, up to this size: 4GB, 500MiB (0: no cache)", self.cache...);
+          "Memory for caching decoded images, such as 4GB or 500MiB (0: no cache)", self.cache...);
     g = "Run";
-    visit(g, "on-nan", kCircumstance, "On a loss that is not finite: error, or skip the step and count it",
+    visit(g, "on-nan", kCircumstance,
+          "What to do on a loss that is not finite: error, or skip (the step is left out and counted)",
           self.on_nan...);
     visit(g, "checkpoint-every", kCircumstance | kResumable,
           "Steps between checkpoints to resume from, in addition to one per epoch (0: none)",
