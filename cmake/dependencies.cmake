@@ -14,6 +14,7 @@ endif()
 if(CMAKE_VERSION VERSION_LESS 3.26)
   set(CMAKE_CUDA_STANDARD 17)  # LibTorch's package would require 20 and fail before the message below
 endif()
+set(tpgm_cuda_flags "${CMAKE_CUDA_FLAGS}")
 find_package(Torch QUIET)
 # A wheel may be a CUDA build on a machine without CUDA. A LibTorch that the user named is taken as it is.
 set(tpgm_torch_for_cpu FALSE)
@@ -70,7 +71,9 @@ if(TPGM_CUDA)
     message(FATAL_ERROR "CMake ${CMAKE_VERSION} does not know that nvcc compiles C++20; with CUDA this needs CMake 3.26 "
                         "or later (python3 -m pip install cmake). Without CUDA: -DTPGM_CUDA=OFF")
   endif()
-  # LibTorch's package turns CMAKE_CUDA_ARCHITECTURES off, so the kernels have a setting of their own.
+  # LibTorch's package turns CMAKE_CUDA_ARCHITECTURES off, so the kernels have a setting of their own. Where it sees no
+  # GPU, it adds flags for all architectures, some of which nvcc may no longer know.
+  set(CMAKE_CUDA_FLAGS "${tpgm_cuda_flags}")
   set(TPGM_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile the kernels for; newer ones compile at first use")
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
