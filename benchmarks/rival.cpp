@@ -8,9 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <type_traits>
 #include <utility>
 
 #include "benchmarks/python.h"
+#include "tpgm/base/text.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/families.h"
 #include "tpgm/weights/names.h"
@@ -72,7 +74,12 @@ Json sizes_json(ModelConfig config) {
   visit_sizes(
       *config.family,
       [&](const char* name, const char*, const auto& value) {
-        if (value) json[name] = *value;
+        if (!value) return;
+        if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(*value)>>) {
+          json[name] = to_text(*value);
+        } else {
+          json[name] = *value;
+        }
       },
       config);
   return json;
@@ -82,7 +89,7 @@ Json sizes_json(ModelConfig config) {
 
 Rival::Rival(const StepOptions& options, const StepSetting& setting, const Classifier& model,
              const StepBatch& batch, bool inference)
-    : folder_(options.folder, "bench step"), python_(options.python), script_(options.rival.string()) {
+    : folder_(options.folder), python_(options.python), script_(options.rival.string()) {
   const fs::path input = folder_.path() / "step.safetensors", go = folder_.path() / "go",
                  done = folder_.path() / "done";
   for (const auto& path : {go, done}) {

@@ -80,7 +80,7 @@ void print_families() {
     fmt::print("{}{}\n", family.name, family.is_file() ? ":FILE" : "");
     if (family.is_file()) fmt::print("    {:<15} {:<12} {}\n", "FILE", "none", *family.file);
     const auto print = [](const std::string& name, const char* help, const auto& value) {
-      fmt::print("    {:<15} {:<12} {}\n", name, value ? fmt::format("{}", *value) : "none", help);
+      fmt::print("    {:<15} {:<12} {}\n", name, value ? to_text(*value) : "none", help);
     };
     visit_sizes(family, print, config);
   }

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <map>
 #include <set>
 
 #include "tests/models/model_files.h"
@@ -187,26 +186,33 @@ TEST_F(Families, WhatIsMissingIsNamedTogetherWithTheFamily) {
 }
 
 TEST_F(Families, EachRowIsWhole) {
-  const std::map<std::string, std::vector<Layout>> layouts{
-      {"resnet", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}},
-      {"vit", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}},
-      {"clip-resnet", {Layout::kTpgm, Layout::kOpenAi}},
-      {"clip-vit", {Layout::kTpgm, Layout::kOpenAi, Layout::kHuggingFace}},
-      {"script", {}}};
-  for (const auto& [name, known] : layouts) {
-    SCOPED_TRACE(name);
-    const Family& family = find_family(name);
-    EXPECT_EQ(layouts_of(family), known);
-    EXPECT_EQ(family.has_text(), name.starts_with("clip"));
-    EXPECT_EQ(family.channels_last, name.ends_with("resnet"));
-    EXPECT_EQ(*family.crop_pct, family.has_text() ? 1 : 0.875);
-    EXPECT_EQ(family.normalization->mean[0], family.has_text() ? 0.48145466 : 0.485);
+  using Layouts = std::vector<Layout>;
+  struct Row {
+    const char* name;
+    Layouts layouts;
+    bool text, channels_last;
+    double crop_pct, mean;
+  };
+  const std::vector<Row> rows{
+      {"resnet", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}, false, true, 0.875, 0.485},
+      {"vit", {Layout::kTpgm, Layout::kTorchvision, Layout::kTimm}, false, false, 0.875, 0.485},
+      {"clip-resnet", {Layout::kTpgm, Layout::kOpenAi}, true, true, 1, 0.48145466},
+      {"clip-vit", {Layout::kTpgm, Layout::kOpenAi, Layout::kHuggingFace}, true, false, 1, 0.48145466},
+      {"script", {}, false, false, 0.875, 0.485}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    const Family& family = find_family(row.name);
+    EXPECT_EQ(layouts_of(family), row.layouts);
+    EXPECT_EQ(family.has_text(), row.text);
+    EXPECT_EQ(family.channels_last, row.channels_last);
+    EXPECT_EQ(*family.crop_pct, row.crop_pct);
+    EXPECT_EQ(family.normalization->mean[0], row.mean);
     ModelConfig config;
     config.family = &family;
     EXPECT_NO_THROW(set_defaults(config));  // throws if a size has no default
     EXPECT_EQ(config.image_size, 224);
     EXPECT_EQ(config.channels, 3);
-    if (!known.empty()) {
+    if (!row.layouts.empty()) {
       EXPECT_NO_THROW(cost_of(config));
     }
   }

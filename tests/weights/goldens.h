@@ -32,17 +32,17 @@ struct GoldenCase {
 };
 inline void PrintTo(const GoldenCase& golden, std::ostream* out) { *out << golden.name; }
 
-/// "vit:heads=2,pool=mean": what neither shapes nor a config.json show; all else must be found out.
+/// "vit:heads=2,pool=mean": the options that neither shapes nor a config.json show; read_weights() must find
+/// all others.
 inline std::string model_of(const std::string& family, const nlohmann::json& options, bool has_config) {
   std::string sizes;
   const auto add = [&](const std::string& name, const std::string& value) {
     sizes += (sizes.empty() ? ":" : ",") + name + "=" + value;
   };
-  if (family != "resnet" && !has_config) add("heads", std::to_string(options.at("heads").get<int>()));
-  if (options.contains("text_heads") && !has_config)
-    add("text_heads", std::to_string(options["text_heads"].get<int>()));
-  if (family.find("vit") != std::string::npos && !has_config) add("activation", options.at("activation"));
-  if (family == "clip-resnet" && !has_config) add("activation", options.at("activation"));
+  for (const char* size : {"heads", "text_heads"}) {
+    if (options.contains(size) && !has_config) add(size, std::to_string(options[size].get<int>()));
+  }
+  if (options.contains("activation") && !has_config) add("activation", options["activation"]);
   if (options.contains("pool")) add("pool", options["pool"]);
   return family + sizes;
 }

@@ -8,7 +8,7 @@
 int main(int argc, char** argv) {
   CLI::App app("What our model computes from a checkpoint, under the checkpoint's names");
   std::string checkpoint, model, input, output, device = "cpu";
-  std::int64_t steps = 0;
+  int64_t steps = 0;
   app.add_option("--checkpoint", checkpoint)->required();
   app.add_option("--model", model)->required();
   app.add_option("--input", input, "safetensors with images, upstream, tokens, upstream_text")->required();

@@ -75,14 +75,14 @@ TEST_F(Weights, WhatWasLeftOutOrAssumedIsSaid) {
 TEST_F(Weights, TheUserComesFirstThenMetadataThenConfigJson) {
   const ModelWeights clip = read_weights(Checkpoint(golden_folder() / "hf-clip"));
   ModelWeights changed = clip;
-  changed.config.activation = "gelu";
+  changed.config.activation = Activation::kGelu;
   std::filesystem::create_directories(file("clip"));
   save_as(changed, file("clip/tuned.safetensors"), SaveOptions());
   std::filesystem::copy_file(golden_folder() / "hf-clip/config.json", file("clip/config.json"));
-  EXPECT_EQ(read_weights(Checkpoint(file("clip/tuned.safetensors"))).config.activation, "gelu");
+  EXPECT_EQ(read_weights(Checkpoint(file("clip/tuned.safetensors"))).config.activation, Activation::kGelu);
   const auto wanted = parse_model("clip-vit:activation=quick_gelu,recompute=true");
   const ModelWeights asked = read_weights(Checkpoint(file("clip/tuned.safetensors")), wanted);
-  EXPECT_EQ(asked.config.activation, "quick_gelu");
+  EXPECT_EQ(asked.config.activation, Activation::kQuickGelu);
   EXPECT_EQ(asked.config.recompute, true);
 
   const auto resnet = golden_folder() / "torchvision-resnet-basic/model.pth";
@@ -147,7 +147,8 @@ TEST_F(Weights, ConfigsOfWhatIsNotKnownHereAreRefused) {
 TEST_F(Weights, TimmsConfigSaysThePoolAndTheActivation) {
   std::filesystem::copy_file(golden_folder() / "timm-vit-clip/model.safetensors", file("model.safetensors"));
   write("config.json", R"({"architecture": "vit_base_patch16_clip_quickgelu_224", "global_pool": "token"})");
-  EXPECT_EQ(read_weights(Checkpoint(folder_), parse_model("vit:heads=2")).config.activation, "quick_gelu");
+  EXPECT_EQ(read_weights(Checkpoint(folder_), parse_model("vit:heads=2")).config.activation,
+            Activation::kQuickGelu);
   write("config.json", R"({"architecture": "vit_base_patch16_224", "global_pool": "avg"})");
   EXPECT_TRUE(has(error_of([&] { read_weights(Checkpoint(folder_), parse_model("vit:heads=2")); }),
                   "mean of normalised patches"));
@@ -197,7 +198,7 @@ TEST_F(Weights, EveryLayoutIsWrittenWithWhatItsLibraryNeeds) {
   save_as(weights, file("hf"), SaveOptions().layout(Layout::kHuggingFace).dtype(at::kFloat));
   const ModelWeights again = read_weights(Checkpoint(file("hf")));
   EXPECT_EQ(again.layout, Layout::kHuggingFace);
-  EXPECT_EQ(again.config.activation, "quick_gelu");
+  EXPECT_EQ(again.config.activation, Activation::kQuickGelu);
   EXPECT_EQ(SafetensorsFile(file("hf/model.safetensors")).metadata().at("format"), "pt");
   for (const auto& item : weights.tensors)
     EXPECT_TRUE(again.tensors[item.key()].equal(item.value().to(at::kFloat))) << item.key();

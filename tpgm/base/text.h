@@ -96,44 +96,49 @@ std::string type_name() {
   }
 }
 
-/// The inverse of to_text. Throws, naming `option`, if `text` is not a value of the type.
+/// The inverse of to_text for a single value: false if `text` is not a value of the type.
 template <class T>
-void from_text(const std::string& option, const std::string& text, T& value) {
+bool read_value(const std::string& text, T& value) {
   if constexpr (HasTextOf<T>) {
-    if (TextOf<T>::read(text, value)) return;
-  } else if constexpr (kIsOptional<T>) {
-    value.reset();
-    if (text != "auto") from_text(option, text, value.emplace());
-    return;
+    return TextOf<T>::read(text, value);
   } else if constexpr (std::is_enum_v<T>) {
     for (const auto& [each, word] : Words<T>::all) {
       if (text != word) continue;
       value = each;
-      return;
+      return true;
     }
+    return false;
   } else if constexpr (std::is_same_v<T, bool>) {
-    if (text == "true" || text == "false") {
-      value = text == "true";
-      return;
-    }
+    if (text != "true" && text != "false") return false;
+    value = text == "true";
+    return true;
   } else if constexpr (std::is_same_v<T, std::string>) {
     value = text;
-    return;
-  } else if constexpr (kIsVector<T>) {
+    return true;
+  } else {
+    const auto number = parse_number<T>(text);
+    if (number) value = *number;
+    return number.has_value();
+  }
+}
+
+/// The same, but throws, naming `option`, if `text` is not a value of the type. Reads lists, too.
+template <class T>
+void from_text(const std::string& option, const std::string& text, T& value) {
+  if constexpr (kIsVector<T> && !HasTextOf<T>) {
     value.clear();
     for (size_t begin = 0; begin < text.size();) {
       const auto end = std::min(text.find(',', begin), text.size());
       from_text(option, text.substr(begin, end - begin), value.emplace_back());
       begin = end + 1;
     }
-    return;
+  } else if constexpr (kIsOptional<T> && !HasTextOf<T>) {
+    value.reset();
+    if (text != "auto") from_text(option, text, value.emplace());
   } else {
-    if (const auto number = parse_number<T>(text)) {
-      value = *number;
-      return;
-    }
+    TORCH_CHECK(read_value(text, value), option, " must be ", type_name<T>(), ", not '", printable(text),
+                "'");
   }
-  TORCH_CHECK(false, option, " must be ", type_name<T>(), ", not '", printable(text), "'");
 }
 
 /// from_text() without an option; the error begins with "must be".

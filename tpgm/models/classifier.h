@@ -26,9 +26,8 @@ struct ClassifierOptions {
 /// A backbone with one of two heads, which the constructor chooses:
 ///   - A linear head: logits are `head`(features). `text` and `logit_scale` are undefined.
 ///   - A text head, with which both towers of CLIP train: logits are the normalised features times the
-///   embeddings of the
-///     class names, times exp(`logit_scale`). The text tower computes the embeddings in every forward pass.
-///     `head` is null.
+///     embeddings of the class names, times exp(`logit_scale`). The text tower computes the embeddings in every
+///     forward pass. `head` is null.
 ///
 /// Parameters: backbone.*, and head.weight [classes, features] and head.bias, or text.* and logit_scale.
 class Classifier : public torch::nn::Module {

@@ -6,44 +6,41 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/text.h"
 #include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
 
-std::string text_of(int64_t value) { return fmt::format("{}", value); }
-std::string text_of(double value) { return fmt::format("{}", value); }
-std::string text_of(const std::string& value) { return value; }
-std::string text_of(bool value) { return value ? "true" : "false"; }
+// What a size may be, for errors.
+template <class T>
+std::string expected(const Size& size) {
+  if constexpr (std::is_enum_v<T>) {
+    std::vector<const char*> words;
+    for (const auto& [each, word] : Words<T>::all) words.push_back(word);
+    return fmt::format("{}", fmt::join(words, " or "));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "a number between 0 and 1";
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return fmt::format("a whole number from {} to {}", size.least, size.most);
+  } else {
+    return "text";
+  }
+}
 
-void set(const Size& size, const std::string& text, std::optional<std::string>& value) {
+template <class T>
+void set(const Size& size, const std::string& text, std::optional<T>& value) {
   if (size.check) size.check(text);
-  const bool known =
-      size.choices.empty() || std::find(size.choices.begin(), size.choices.end(), text) != size.choices.end();
-  TORCH_CHECK(known, "[parse_model] ", size.name, "=", text, ": expected ",
-              fmt::format("{}", fmt::join(size.choices, " or ")));
-  value = text;
-}
-
-void set(const Size& size, const std::string& text, std::optional<bool>& value) {
-  TORCH_CHECK(text == "true" || text == "false", "[parse_model] ", size.name, "=", text,
-              ": expected true or false");
-  value = text == "true";
-}
-
-void set(const Size& size, const std::string& text, std::optional<double>& value) {
-  value = parse_number<double>(text);
-  TORCH_CHECK(value && *value > 0 && *value < 1, "[parse_model] ", size.name, "=", text,
-              ": expected a number between 0 and 1");
-}
-
-void set(const Size& size, const std::string& text, std::optional<int64_t>& value) {
-  value = parse_number<int64_t>(text);
-  TORCH_CHECK(value && *value >= size.least && *value <= size.most, "[parse_model] ", size.name, "=", text,
-              ": expected a whole number from ", size.least, " to ", size.most);
+  bool valid = read_value(text, value.emplace());
+  if constexpr (std::is_same_v<T, double>) valid = valid && *value > 0 && *value < 1;
+  if constexpr (std::is_same_v<T, int64_t>) valid = valid && *value >= size.least && *value <= size.most;
+  TORCH_CHECK(valid, "[parse_model] ", size.name, "=", text, ": expected ", expected<T>(size));
 }
 
 }  // namespace
@@ -73,7 +70,7 @@ std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& thei
   TORCH_INTERNAL_ASSERT(ours.family == theirs.family);
   std::vector<Conflict> found;
   const auto visit = [&](const std::string& name, const char*, const auto& mine, const auto& other) {
-    if (mine && other && *mine != *other) found.push_back({name, text_of(*mine), text_of(*other)});
+    if (mine && other && *mine != *other) found.push_back({name, to_text(*mine), to_text(*other)});
   };
   visit_sizes(*ours.family, visit, ours, theirs);
   return found;
@@ -82,7 +79,7 @@ std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& thei
 std::string to_text(const ModelConfig& config) {
   std::vector<std::string> sizes;
   const auto visit = [&](const std::string& name, const char*, const auto& member) {
-    if (member) sizes.push_back(fmt::format("{}={}", name, text_of(*member)));
+    if (member) sizes.push_back(fmt::format("{}={}", name, to_text(*member)));
   };
   visit_sizes(*config.family, visit, config);
   std::string text = config.family->name;

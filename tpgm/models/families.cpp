@@ -63,7 +63,8 @@ void read_resnet(const Shapes& shapes, const char* last_of_stem, ModelConfig& co
   config.width = shapes.size(last_of_stem, 0, 4);
   std::vector<int64_t> layers;
   do {
-    layers.push_back(shapes.count(fmt::format("layer{}.", layers.size() + 1), ".conv1.weight"));
+    layers.push_back(shapes.count(fmt::format("layer{}.", layers.size() + 1), ".conv1.weight",
+                                  /*tensors_of_block=*/10));  // two convolutions and two BatchNorms
   } while (layers.size() < kMaxStages &&
            shapes.has(fmt::format("layer{}.0.conv1.weight", layers.size() + 1)));
   config.layers = fmt::format("{}", fmt::join(layers, "-"));
@@ -72,33 +73,29 @@ void read_resnet(const Shapes& shapes, const char* last_of_stem, ModelConfig& co
 Family resnet() {
   return {
       .name = "resnet",
-      .sizes = resnet_sizes({{"block",
-                              "basic (two 3×3 convolutions) or bottleneck",
-                              &ModelConfig::block,
-                              {"basic", "bottleneck"}},
-                             {"stem",
-                              "imagenet (7×7, stride 2, max-pool) or small (3×3)",
-                              &ModelConfig::stem,
-                              {"imagenet", "small"}}}),
+      .sizes =
+          resnet_sizes({{"block", "basic (two 3×3 convolutions) or bottleneck", &ModelConfig::block},
+                        {"stem", "imagenet (7×7, stride 2, max-pool) or small (3×3)", &ModelConfig::stem}}),
       .set_defaults =
           [](ModelConfig& config) {
             default_resnet(config);
-            set_default(config.block, "bottleneck");
-            set_default(config.stem, "imagenet");
+            set_default(config.block, BlockType::kBottleneck);
+            set_default(config.stem, Stem::kImageNet);
           },
       .make_backbone = [](const ModelConfig& config) -> std::shared_ptr<Backbone> {
-        return std::make_shared<ResNet>(resnet_options(config)
-                                            .bottleneck(config.block == "bottleneck")
-                                            .stem(config.stem == "small" ? Stem::kSmall : Stem::kImageNet));
+        return std::make_shared<ResNet>(
+            resnet_options(config).bottleneck(config.block == BlockType::kBottleneck).stem(*config.stem));
       },
       .make_text = nullptr,
-      .recognition =
-          Recognition{"stem.conv1.weight",
-                      [](const Shapes& shapes, ModelConfig& config) {
-                        read_resnet(shapes, "stem.conv1.weight", config);
-                        config.block = shapes.has("layer1.0.conv3.weight") ? "bottleneck" : "basic";
-                        config.stem = shapes.size("stem.conv1.weight", 2, 4) == 3 ? "small" : "imagenet";
-                      }},
+      .recognition = Recognition{"stem.conv1.weight",
+                                 [](const Shapes& shapes, ModelConfig& config) {
+                                   read_resnet(shapes, "stem.conv1.weight", config);
+                                   config.block = shapes.has("layer1.0.conv3.weight") ? BlockType::kBottleneck
+                                                                                      : BlockType::kBasic;
+                                   config.stem = shapes.size("stem.conv1.weight", 2, 4) == 3
+                                                     ? Stem::kSmall
+                                                     : Stem::kImageNet;
+                                 }},
       .positions = std::nullopt,
       .normalization = kImageNet,
       .crop_pct = 0.875,
@@ -187,7 +184,7 @@ VitOptions vit_options(const ModelConfig& config) {
       .depth(*config.depth)
       .heads(*config.heads)
       .mlp(*config.mlp)
-      .activation(parse_activation(*config.activation))
+      .activation(*config.activation)
       .eps(*config.eps)
       .recompute(*config.recompute);
 }
@@ -197,49 +194,46 @@ void read_vit(const Shapes& shapes, ModelConfig& config) {
   config.channels = shapes.size("stem.patch.weight", 1, 4);
   config.patch = shapes.size("stem.patch.weight", 2, 4);
   config.image_size = shapes.side("stem.position") * *config.patch;
-  config.depth = shapes.count("blocks.", ".norm1.weight");
+  config.depth = shapes.count("blocks.", ".norm1.weight", kTensorsOfTransformerBlock);
   config.mlp = shapes.size("blocks.0.mlp.fc1.weight", 0, 2);
 }
 
 int64_t vit_pixels(const ModelConfig& config) { return *config.patch; }
 
 Family vit() {
-  return {.name = "vit",
-          .sizes = vit_sizes(
-              {{"pool", "class (token) or mean (of the patches)", &ModelConfig::pool, {"class", "mean"}},
-               {"pre_norm", "a LayerNorm before the first block", &ModelConfig::pre_norm},
-               {"patch_bias", "a bias of the patches' projection", &ModelConfig::patch_bias},
-               recompute()}),
-          .set_defaults =
-              [](ModelConfig& config) {
-                default_vit(config);
-                set_default(config.pool, "class");
-                set_default(config.pre_norm, false);
-                set_default(config.patch_bias, true);
-                set_default(config.activation, "gelu");
-                set_default(config.eps,
-                            *config.pre_norm ? 1e-5 : 1e-6);  // as in timm, also for its CLIP-like ViTs
-              },
-          .make_backbone = [](const ModelConfig& config) -> std::shared_ptr<Backbone> {
-            return std::make_shared<VisionTransformer>(
-                vit_options(config)
-                    .pool(config.pool == "mean" ? Pool::kMean : Pool::kClass)
-                    .patch_bias(*config.patch_bias)
-                    .pre_norm(*config.pre_norm));
+  return {
+      .name = "vit",
+      .sizes = vit_sizes({{"pool", "class (token) or mean (of the patches)", &ModelConfig::pool},
+                          {"pre_norm", "a LayerNorm before the first block", &ModelConfig::pre_norm},
+                          {"patch_bias", "a bias of the patches' projection", &ModelConfig::patch_bias},
+                          recompute()}),
+      .set_defaults =
+          [](ModelConfig& config) {
+            default_vit(config);
+            set_default(config.pool, Pool::kClass);
+            set_default(config.pre_norm, false);
+            set_default(config.patch_bias, true);
+            set_default(config.activation, Activation::kGelu);
+            set_default(config.eps,
+                        *config.pre_norm ? 1e-5 : 1e-6);  // as in timm, also for its CLIP-like ViTs
           },
-          .make_text = nullptr,
-          .recognition = Recognition{"stem.patch.weight",
-                                     [](const Shapes& shapes, ModelConfig& config) {
-                                       read_vit(shapes, config);
-                                       config.pre_norm = shapes.has("stem.norm.weight");
-                                       config.patch_bias = shapes.has("stem.patch.bias");
-                                     }},
-          .positions = Positions{"stem.position", vit_pixels},
-          .normalization = kImageNet,
-          .crop_pct = 0.875,
-          .channels_last = false,
-          .library = Library{"timm", "timm"},
-          .file = ""};
+      .make_backbone = [](const ModelConfig& config) -> std::shared_ptr<Backbone> {
+        return std::make_shared<VisionTransformer>(
+            vit_options(config).pool(*config.pool).patch_bias(*config.patch_bias).pre_norm(*config.pre_norm));
+      },
+      .make_text = nullptr,
+      .recognition = Recognition{"stem.patch.weight",
+                                 [](const Shapes& shapes, ModelConfig& config) {
+                                   read_vit(shapes, config);
+                                   config.pre_norm = shapes.has("stem.norm.weight");
+                                   config.patch_bias = shapes.has("stem.patch.bias");
+                                 }},
+      .positions = Positions{"stem.position", vit_pixels},
+      .normalization = kImageNet,
+      .crop_pct = 0.875,
+      .channels_last = false,
+      .library = Library{"timm", "timm"},
+      .file = ""};
 }
 
 Family clip_vit() {
@@ -344,7 +338,7 @@ const Family& add_family(Family family) {
   return table().emplace_back(std::move(family));
 }
 
-ModelConfig sizes_of(const Family& family, const Shapes::Tensors& tensors) {
+ModelConfig sizes_of(const Family& family, const NamedTensors& tensors) {
   TORCH_CHECK(*family.recognition, "[sizes_of] the tensors of a ", family.name, " do not show its sizes");
   ModelConfig config;
   config.family = &family;

@@ -42,11 +42,12 @@ class Required {
 /// A size of the models of a family, which users set as name=value.
 struct Size {
   using Member = std::variant<std::optional<int64_t> ModelConfig::*, std::optional<double> ModelConfig::*,
-                              std::optional<bool> ModelConfig::*, std::optional<std::string> ModelConfig::*>;
+                              std::optional<bool> ModelConfig::*, std::optional<std::string> ModelConfig::*,
+                              std::optional<BlockType> ModelConfig::*, std::optional<Stem> ModelConfig::*,
+                              std::optional<Activation> ModelConfig::*, std::optional<Pool> ModelConfig::*>;
   const char* name;
   const char* help;
   Member member;
-  std::vector<std::string> choices = {};             ///< for text: the allowed values; empty: any
   void (*check)(const std::string& text) = nullptr;  ///< for text: throws for wrong values
   int64_t least = 1, most = 1 << 20;                 ///< for whole numbers
 };
@@ -129,6 +130,6 @@ void visit_sizes(const Family& family, Visit&& visit, Configs&... configs) {
 
 /// Reads the sizes that follow from the shapes of tensors under our names. Of CLIP it reads the text tower,
 /// too, if it is there.
-ModelConfig sizes_of(const Family& family, const Shapes::Tensors& tensors);
+ModelConfig sizes_of(const Family& family, const NamedTensors& tensors);
 
 }  // namespace tpgm

@@ -10,15 +10,10 @@
 #include <vector>
 
 #include "tpgm/models/backbone.h"
+#include "tpgm/models/config.h"
 #include "tpgm/nn/layers.h"
 
 namespace tpgm {
-
-enum class Stem {
-  kImageNet,  // 7×7, stride 2, then a max-pool of stride 2
-  kSmall,     // 3×3, stride 1: for images of 32 or 64 pixels
-  kThree,     // CLIP: three 3×3, the first of stride 2, then an average-pool of stride 2
-};
 
 struct ResNetOptions {
   /// Blocks in each stage. Each stage halves the feature map and doubles the channels of the stage before.

@@ -1,11 +1,11 @@
 // Access to the shapes of a checkpoint's tensors, from which a family reads its sizes.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <torch/ordered_dict.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "tpgm/io/named_tensors.h"
 
 namespace tpgm {
 
@@ -13,10 +13,8 @@ namespace tpgm {
 /// with the name, if a tensor is missing or has another number of dimensions.
 class Shapes {
  public:
-  using Tensors = torch::OrderedDict<std::string, at::Tensor>;
-
   /// `tensors` must outlive the object.
-  Shapes(const Tensors& tensors, std::string prefix);
+  Shapes(const NamedTensors& tensors, std::string prefix);
 
   bool has(const std::string& name) const;
   /// The size of one dimension of a tensor, which must have `dimensions` dimensions.
@@ -24,10 +22,12 @@ class Shapes {
   /// The side of position embeddings [1 + side², width], where the first is that of the class token.
   int64_t side(const std::string& name) const;
   /// The number of blocks: how many of before + "0" + after, before + "1" + after, … there are, at least one.
-  int64_t count(const std::string& before, const std::string& after) const;
+  /// Throws if there are too few tensors for blocks of at least `tensors_of_block` tensors, so that a file of
+  /// a few tensors cannot claim a huge model.
+  int64_t count(const std::string& before, const std::string& after, size_t tensors_of_block) const;
 
  private:
-  const Tensors& tensors_;
+  const NamedTensors& tensors_;
   std::string prefix_;
 };
 

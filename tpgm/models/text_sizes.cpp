@@ -17,9 +17,7 @@ int64_t usual_heads(const char* name, int64_t width) {
   return width / kHeadWidth;
 }
 
-Size activation_size(const char* help) {
-  return {"activation", help, &ModelConfig::activation, {"gelu", "quick_gelu"}};
-}
+Size activation_size(const char* help) { return {"activation", help, &ModelConfig::activation}; }
 
 std::vector<Size> with_text_sizes(std::vector<Size> sizes, const std::vector<Size>& more) {
   const std::vector<Size> first{
@@ -47,7 +45,7 @@ void default_text_sizes(ModelConfig& config) {
   set_default(config.text_depth, 12);
   if (!config.text_heads) config.text_heads = usual_heads("text_heads", *config.text_width);
   set_default(config.text_mlp, 4 * *config.text_width);
-  set_default(config.activation, "quick_gelu");
+  set_default(config.activation, Activation::kQuickGelu);
   set_default(config.eps, 1e-5);
   set_default(config.vocab, 49408);
   set_default(config.context, 77);
@@ -63,7 +61,7 @@ std::shared_ptr<ClipText> make_text_tower(const ModelConfig& config) {
                                         .heads(*config.text_heads)
                                         .mlp(*config.text_mlp)
                                         .embedding(*config.embedding)
-                                        .activation(parse_activation(*config.activation))
+                                        .activation(*config.activation)
                                         .eps(*config.eps)
                                         .end_of_text(*config.end_of_text));
 }
@@ -72,7 +70,7 @@ void read_text_sizes(const Shapes& shapes, ModelConfig& config) {
   config.vocab = shapes.size("stem.token.weight", 0, 2);
   config.text_width = shapes.size("stem.token.weight", 1, 2);
   config.context = shapes.size("stem.position", 0, 2);
-  config.text_depth = shapes.count("blocks.", ".norm1.weight");
+  config.text_depth = shapes.count("blocks.", ".norm1.weight", kTensorsOfTransformerBlock);
   config.text_mlp = shapes.size("blocks.0.mlp.fc1.weight", 0, 2);
 }
 

@@ -1,6 +1,7 @@
 // The sizes of CLIP's text tower, which several families have, and the defaults that families share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,9 @@ template <typename Value, typename Default>
 void set_default(std::optional<Value>& value, Default usual) {
   if (!value) value = usual;
 }
+
+/// The weights and biases of two LayerNorms and four linear layers (Shapes::count()).
+inline constexpr size_t kTensorsOfTransformerBlock = 12;
 
 /// The conventional number of heads for a transformer of this width. Throws if there is no convention, and
 /// asks for the size called `name`.

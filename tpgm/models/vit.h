@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "tpgm/models/backbone.h"
+#include "tpgm/models/config.h"
 #include "tpgm/nn/layers.h"
 
 namespace tpgm {
-
-enum class Pool {
-  kClass,  // the class token, normalised
-  kMean,   // the mean over the patches, normalised
-};
 
 struct VitOptions {
   TORCH_ARG(int64_t, image_size) = 224;

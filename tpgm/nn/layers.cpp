@@ -156,12 +156,6 @@ Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, co
   return {y, y};
 }
 
-Activation parse_activation(const std::string& text) {
-  if (text == "gelu") return Activation::kGelu;
-  if (text == "quick_gelu") return Activation::kQuickGelu;
-  TORCH_CHECK(false, "[parse_activation] no activation '", text, "'; known are gelu and quick_gelu");
-}
-
 at::Tensor activate(Activation activation, const at::Tensor& x) {
   if (activation == Activation::kGelu) return at::gelu(x);
   // silu(cx) / c = x·sigmoid(cx), with one pass fewer and one tensor fewer kept for the gradient.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/nn/activation.h"
 #include "tpgm/nn/fused_norm.h"
 
 namespace tpgm {
@@ -38,10 +39,6 @@ std::vector<at::Tensor> matrix_weights(const torch::nn::Module& module);
 /// The biases that are added inside a GEMM: those of the first GEMM of attention and MLP in
 /// TransformerBlocks.
 std::vector<at::Tensor> gemm_biases(const torch::nn::Module& module);
-
-enum class Activation { kGelu, kQuickGelu };
-/// "gelu", "quick_gelu"; throws for others.
-Activation parse_activation(const std::string& text);
 
 /// GELU (by erf), or OpenAI's approximation x·sigmoid(1.702x).
 at::Tensor activate(Activation activation, const at::Tensor& x);

@@ -60,11 +60,10 @@ class Reader {
       into = value->get<double>();
     }
   }
-  void activation(const char* key, std::optional<std::string>& into) const {
+  void operator()(const char* key, std::optional<Activation>& into) const {
     if (const Json* value = find(key)) {
-      const bool known = value->is_string() && (*value == "gelu" || *value == "quick_gelu");
+      const bool known = value->is_string() && read_value(value->get<std::string>(), into.emplace());
       check(known, key, *value, "gelu or quick_gelu", kUnsupported);
-      into = value->get<std::string>();
     }
   }
 
@@ -112,7 +111,7 @@ bool read_huggingface_config(std::string_view file, ModelConfig& config) {
   vision("num_attention_heads", config.heads);
   vision("intermediate_size", config.mlp);
   vision("layer_norm_eps", config.eps);
-  vision.activation("hidden_act", config.activation);
+  vision("hidden_act", config.activation);
   const Reader text(child(json, "text_config"));
   text("hidden_size", config.text_width);
   text("num_hidden_layers", config.text_depth);
@@ -121,12 +120,11 @@ bool read_huggingface_config(std::string_view file, ModelConfig& config) {
   text("vocab_size", config.vocab);
   text("max_position_embeddings", config.context);
   text("eos_token_id", config.end_of_text, 0);
-  std::optional<std::string> activation;
+  std::optional<Activation> activation;
   std::optional<double> eps;
-  text.activation("hidden_act", activation);
+  text("hidden_act", activation);
   text("layer_norm_eps", eps);
-  const bool alike = activation.value_or(config.activation.value_or("")) == config.activation.value_or("") &&
-                     eps.value_or(config.eps.value_or(0)) == config.eps.value_or(0);
+  const bool alike = (!activation || activation == config.activation) && (!eps || eps == config.eps);
   if (!alike) throw Malformed{"hidden_act or layer_norm_eps differs between the two towers", kUnsupported};
   // As in transformers: 2 is the wrong number in old files, whose texts end with their largest token.
   if (config.end_of_text == 2) config.end_of_text = -1;
@@ -151,7 +149,7 @@ bool read_open_clip_resnet_config(std::string_view file, ModelConfig& config) {
   text("vocab_size", config.vocab);
   text("context_length", config.context);
   const auto quick = model.find("quick_gelu");
-  config.activation = quick != model.end() && *quick == true ? "quick_gelu" : "gelu";
+  config.activation = quick != model.end() && *quick == true ? Activation::kQuickGelu : Activation::kGelu;
   return true;
 }
 
@@ -171,22 +169,27 @@ bool read_timm_config(std::string_view file, ModelConfig& config) {
   const Json json = parse(file);
   if (!json.contains("architecture")) return false;
   const std::string pool = text_of(json, "global_pool");
-  if (pool == "avg") config.pool = "mean";
-  if (pool == "token") config.pool = "class";
+  if (pool == "avg") config.pool = Pool::kMean;
+  if (pool == "token") config.pool = Pool::kClass;
   if (!pool.empty() && !config.pool) throw Malformed{"global_pool is neither token nor avg", kUnsupported};
-  config.activation =
-      text_of(json, "architecture").find("quickgelu") == std::string::npos ? "gelu" : "quick_gelu";
+  config.activation = text_of(json, "architecture").find("quickgelu") == std::string::npos
+                          ? Activation::kGelu
+                          : Activation::kQuickGelu;
   return true;
 }
 
 std::string huggingface_config(const ModelConfig& config, bool with_text) {
-  nlohmann::ordered_json vision{
-      {"model_type", "clip_vision_model"},           {"image_size", config.image_size.value()},
-      {"num_channels", config.channels.value()},     {"patch_size", config.patch.value()},
-      {"hidden_size", config.width.value()},         {"num_hidden_layers", config.depth.value()},
-      {"num_attention_heads", config.heads.value()}, {"intermediate_size", config.mlp.value()},
-      {"hidden_act", config.activation.value()},     {"layer_norm_eps", config.eps.value()},
-      {"projection_dim", config.embedding.value()}};
+  nlohmann::ordered_json vision{{"model_type", "clip_vision_model"},
+                                {"image_size", config.image_size.value()},
+                                {"num_channels", config.channels.value()},
+                                {"patch_size", config.patch.value()},
+                                {"hidden_size", config.width.value()},
+                                {"num_hidden_layers", config.depth.value()},
+                                {"num_attention_heads", config.heads.value()},
+                                {"intermediate_size", config.mlp.value()},
+                                {"hidden_act", to_text(config.activation.value())},
+                                {"layer_norm_eps", config.eps.value()},
+                                {"projection_dim", config.embedding.value()}};
   if (!with_text) {
     vision["architectures"] = {config.embedding.value() > 0 ? "CLIPVisionModelWithProjection"
                                                             : "CLIPVisionModel"};
@@ -199,7 +202,7 @@ std::string huggingface_config(const ModelConfig& config, bool with_text) {
                                     {"num_hidden_layers", config.text_depth.value()},
                                     {"num_attention_heads", config.text_heads.value()},
                                     {"intermediate_size", config.text_mlp.value()},
-                                    {"hidden_act", config.activation.value()},
+                                    {"hidden_act", to_text(config.activation.value())},
                                     {"layer_norm_eps", config.eps.value()},
                                     {"vocab_size", config.vocab.value()},
                                     {"max_position_embeddings", config.context.value()},

@@ -41,7 +41,7 @@ Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedCla
   const Checkpoint& checkpoint = *result.checkpoint;
   const NamedTensors backbone = below(checkpoint.tensors(), "backbone.");
   if (backbone.is_empty() || !checkpoint.contains("head.weight")) {  // the model's alone
-    load_weights(*parts.backbone, path);
+    load_weights(*parts.backbone, checkpoint);
     return parts;
   }
   load_state_dict(*parts.backbone, backbone, {}, path);
@@ -70,8 +70,9 @@ Parts load_model(const std::optional<ModelConfig>& wanted, const std::filesystem
   return parts;
 }
 
-std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOptions& options) {
-  const ZeroShotHead head = load_zero_shot(options.head_file());
+std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOptions& options,
+                                                LoadedClassifier& result) {
+  ZeroShotHead head = load_zero_shot(options.head_file());
   if (parts.config && !head.model.empty()) {
     std::vector<std::string> texts;
     ModelConfig made_with = parse_model(head.model);
@@ -84,6 +85,7 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
     TORCH_CHECK(texts.empty(), "'", options.head_file().string(), "' was made with another model (",
                 fmt::format("{}", fmt::join(texts, ", ")), "); make one with this");
   }
+  result.class_names = std::move(head.class_names);
   return std::make_shared<Classifier>(parts.backbone, head.weight, at::Tensor(),
                                       ClassifierOptions(options.classifier()).normalize(true));
 }
@@ -117,7 +119,7 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
     }
     result.model = options.head() == Head::kFresh
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())
-                       : with_zero_shot_head(parts, options);
+                       : with_zero_shot_head(parts, options, result);
   }
   const auto& used = result.model->options();
   keys::kNormalize.set(result.metadata, used.normalize());

@@ -34,14 +34,16 @@ struct LoadedClassifier {
   /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize and
   /// kLayer of `keys`, and kView and kTemplates where the checkpoint has them.
   Metadata metadata;
-  /// As it was opened, for who wants to know more of it; none if there was no checkpoint.
+  /// The class names of `head_file`, with Head::kZeroShot.
+  std::vector<std::string> class_names;
+  /// The open checkpoint, for callers that need more of it; empty if there was none.
   std::optional<Checkpoint> checkpoint;
 };
 
-/// A model by name ("resnet50", "script:model.pt") or "" for whatever the checkpoint is, with the weights of
-/// `checkpoint`, which for a script may be empty. A script is a program: it is run only where `model` names
-/// it, whatever the metadata of a checkpoint says, and takes its sizes from there unless it is given others.
-/// Everything is checked before anything is returned.
+/// `model` names the model ("resnet50", "script:model.pt"); empty: the checkpoint says what it is. `checkpoint`
+/// has the weights; for a script it may be empty. A script is a program, so only `model` can name it, never the
+/// metadata of a checkpoint; its sizes come from the metadata unless `model` gives them. Everything is checked
+/// before anything is returned.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
 

@@ -174,31 +174,11 @@ std::string top_of(const std::string& name) { return name.substr(0, name.find('.
 
 }  // namespace
 
-std::string to_text(Layout layout) {
-  switch (layout) {
-    case Layout::kTpgm:
-      return "tpgm";
-    case Layout::kOpenAi:
-      return "openai";
-    case Layout::kHuggingFace:
-      return "hf";
-    case Layout::kTorchvision:
-      return "torchvision";
-    case Layout::kTimm:
-      return "timm";
-  }
-  TORCH_CHECK(false, "[to_text] not a Layout");
-}
-
 Layout parse_layout(const std::string& text) {
-  std::vector<std::string> known;
-  for (const auto layout :
-       {Layout::kTpgm, Layout::kOpenAi, Layout::kHuggingFace, Layout::kTorchvision, Layout::kTimm}) {
-    known.push_back(to_text(layout));
-    if (text == known.back()) return layout;
-  }
-  TORCH_CHECK(false, "[parse_layout] no layout '", text, "'; known are ",
-              fmt::format("{}", fmt::join(known, ", ")));
+  Layout layout{};
+  TORCH_CHECK(read_value(text, layout), "[parse_layout] no layout '", text, "'; known are ",
+              type_name<Layout>());
+  return layout;
 }
 
 std::vector<Layout> layouts_of(const Family& family) {
@@ -292,7 +272,7 @@ Renamed from_ours(const NamedTensors& tensors, const ModelConfig& config, Layout
   }
   TORCH_CHECK(
       layout != Layout::kTorchvision ||
-          (config.pool != "mean" && config.patch_bias != false && config.pre_norm != true),
+          (config.pool != Pool::kMean && config.patch_bias != false && config.pre_norm != true),
       "[from_ours] torchvision's ViT has the class token for a pool, a bias of the patches and no norm "
       "before the blocks, and this one does not; write it as timm");
   Renamed result;
@@ -315,7 +295,7 @@ Renamed from_ours(const NamedTensors& tensors, const ModelConfig& config, Layout
     const auto parts = patterns.size() == 1 ? std::vector{item.value()} : item.value().chunk(3);
     for (size_t i = 0; i < patterns.size(); ++i) {
       std::string name = substitute(patterns[i], found->texts);
-      if (layout == Layout::kTimm && config.pool == "mean" && name.starts_with("norm."))
+      if (layout == Layout::kTimm && config.pool == Pool::kMean && name.starts_with("norm."))
         name.insert(0, "fc_");
       result.tensors.insert(name, theirs_from(parts[i], found->rule->form));
     }

@@ -4,8 +4,10 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tpgm/base/text.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/config.h"
 
@@ -19,8 +21,15 @@ enum class Layout {
   kTimm,         // ViT; MoCo-v3's and MAE's
 };
 
-/// "tpgm", "openai", "hf", "torchvision", "timm".
-std::string to_text(Layout layout);
+template <>
+struct Words<Layout> {
+  static constexpr std::pair<Layout, const char*> all[] = {{Layout::kTpgm, "tpgm"},
+                                                           {Layout::kOpenAi, "openai"},
+                                                           {Layout::kHuggingFace, "hf"},
+                                                           {Layout::kTorchvision, "torchvision"},
+                                                           {Layout::kTimm, "timm"}};
+};
+/// The inverse of to_text(); throws, with the known layouts, for other text.
 Layout parse_layout(const std::string& text);
 /// The layouts that models of a family come in, ours first; none for models that keep their own names.
 std::vector<Layout> layouts_of(const Family& family);
@@ -31,7 +40,7 @@ struct Recognised {
   const Family* family;
   /// The names lie below it: "base_encoder." of MoCo-v3, "model." of Lightning. Often empty.
   std::string prefix;
-  /// And this is missing before them: "vision_model." of what transformers 5 writes.
+  /// A prefix that the file leaves out of its names: transformers 5 omits "vision_model.".
   std::string missing;
 };
 /// Nothing if no layout fits.

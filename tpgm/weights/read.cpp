@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kCall = "read_weights";
-
 std::string list(std::vector<std::string> names) {
   const size_t all = names.size();
   if (all > 5) names.resize(5);
@@ -55,7 +53,7 @@ void check_agreement(const ModelConfig& said, const ModelConfig& shown, const st
     if (size == "image_size") continue;
     texts.push_back(fmt::format("{} is {} in {}, {} in the weights", size, ours, by_whom, theirs));
   }
-  TORCH_CHECK(texts.empty(), "[", kCall, "] '", file, "' is a ", shown.family->name,
+  TORCH_CHECK(texts.empty(), "'", file, "' is a ", shown.family->name,
               " of other sizes: ", fmt::format("{}", fmt::join(texts, "; ")), "; ", way_out);
 }
 
@@ -66,7 +64,7 @@ void resize(ModelWeights& weights, int64_t image_size) {
   const Positions& positions = **family.positions;
   const std::string name = family.image_prefix() + positions.tensor;
   const int64_t patch = positions.pixels(weights.config);
-  TORCH_CHECK(image_size % patch == 0, "[", kCall, "] image_size=", image_size, " is no multiple of ", patch,
+  TORCH_CHECK(image_size % patch == 0, "image_size=", image_size, " is no multiple of ", patch,
               ", the pixels of a position of this model");
   at::Tensor& position = weights.tensors[name];
   const int64_t before = position.size(0);
@@ -80,16 +78,15 @@ void resize(ModelWeights& weights, int64_t image_size) {
 // A model that keeps its own names is run from its file, and no file may say by itself what is to be run.
 void check_layout(const std::optional<ModelConfig>& config, const Checkpoint& checkpoint,
                   const std::string& by_whom) {
-  TORCH_CHECK(!config || *config->family->recognition, "[", kCall, "] '", checkpoint.path().string(),
-              "' is a ", config ? config->family->name : "", " by ", by_whom, ", '",
-              config ? to_text(*config) : "",
+  TORCH_CHECK(!config || *config->family->recognition, "'", checkpoint.path().string(), "' is a ",
+              config ? config->family->name : "", " by ", by_whom, ", '", config ? to_text(*config) : "",
               "': its tensors have names of their own, in no layout; it is run with that as `model`");
 }
 
 Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional<ModelConfig>& metadata) {
   auto found = recognise(checkpoint.names());
   TORCH_CHECK(
-      found, "[", kCall, "] '", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
+      found, "'", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
       ", are those of no model known here; see 'tpgm list models'. As TorchScript any model can be tuned: "
       "docs/models.md");
   if (!metadata) return *found;
@@ -99,9 +96,9 @@ Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional
   // A classifier's backbone does not show that it was CLIP's.
   const bool alike = signature(*found->family) == signature(*metadata->family);
   if (found->layout == Layout::kTpgm && alike) found->family = metadata->family;
-  TORCH_CHECK(metadata->family == found->family, "[", kCall, "] '", checkpoint.path().string(), "' is a ",
-              metadata->family->name, " by its metadata 'tpgm.model' and a ", found->family->name,
-              " by its names; it was put together wrongly: save it again");
+  TORCH_CHECK(metadata->family == found->family, "'", checkpoint.path().string(), "' is a ",
+              metadata->family->name, " by its metadata '", keys::kModel.name, "' and a ",
+              found->family->name, " by its names; it was put together wrongly: save it again");
   return *found;
 }
 
@@ -112,21 +109,20 @@ void check_bytes(const Checkpoint& checkpoint) {
   for (const auto& file : checkpoint.mappings()) room += kTimes * file->size();
   for (const auto& name : checkpoint.names()) {
     bytes += checkpoint.entry(name).nbytes();
-    TORCH_CHECK(bytes <= room, "[", kCall, "] its tensors share bytes of the file: with '", printable(name),
-                "' they take ", bytes, ", far more than it has; save it with every tensor for itself");
+    TORCH_CHECK(bytes <= room, "its tensors share bytes of the file: with '", printable(name), "' they take ",
+                bytes, ", far more than it has; save it with every tensor for itself");
   }
 }
 
 void check_head(const NamedTensors& tensors, std::optional<int64_t> features) {
   const at::Tensor *weight = tensors.find("head.weight"), *bias = tensors.find("head.bias");
-  TORCH_CHECK(weight != nullptr || bias == nullptr, "[", kCall,
-              "] there is a bias of the head, and no weight");
+  TORCH_CHECK(weight != nullptr || bias == nullptr, "there is a bias of the head, and no weight");
   if (weight == nullptr) return;
   TORCH_CHECK(
-      weight->dim() == 2 && weight->size(0) > 0 && weight->size(1) == features.value_or(weight->size(1)), "[",
-      kCall, "] the head is ", weight->sizes(), ", expected [classes,", features.value_or(-1), "]");
-  TORCH_CHECK(bias == nullptr || (bias->dim() == 1 && bias->size(0) == weight->size(0)), "[", kCall,
-              "] the head's bias is ", bias->sizes(), ", its weight ", weight->sizes());
+      weight->dim() == 2 && weight->size(0) > 0 && weight->size(1) == features.value_or(weight->size(1)),
+      "the head is ", weight->sizes(), ", expected [classes,", features.value_or(-1), "]");
+  TORCH_CHECK(bias == nullptr || (bias->dim() == 1 && bias->size(0) == weight->size(0)),
+              "the head's bias is ", bias->sizes(), ", its weight ", weight->sizes());
 }
 
 // Throws unless the file has every tensor of the model, in the right shape, and no other. To be asked before
@@ -139,8 +135,7 @@ void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
   const NamedTensors text = weights.text();
   if (!text.is_empty()) {
     load_state_dict(*make_clip_text(weights.config), text, {}, file);
-    TORCH_CHECK(weights.tensors.contains("logit_scale"), "[", kCall,
-                "] both towers are there, but no 'logit_scale'");
+    TORCH_CHECK(weights.tensors.contains("logit_scale"), "both towers are there, but no 'logit_scale'");
   }
   // A head on features of a layer in between is of another width, and our own file says so.
   const bool in_between = keys::kLayer.in(checkpoint.metadata());
@@ -151,7 +146,7 @@ void check_complete(const ModelWeights& weights, const Checkpoint& checkpoint) {
     const bool tower = family.has_text()
                            ? name.starts_with("visual.") || name.starts_with("text.") || name == "logit_scale"
                            : !name.starts_with("head.");
-    TORCH_CHECK(tower || name == "head.weight" || name == "head.bias", "[", kCall, "] the tensor for our '",
+    TORCH_CHECK(tower || name == "head.weight" || name == "head.bias", "the tensor for our '",
                 printable(name), "' has no place in a ", family.name, "; remove it");
   }
 }
@@ -217,7 +212,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
   ModelConfig& config = weights.config;
   const ModelConfig shown = config;
   if (recognised.layout == Layout::kTimm && checkpoint.contains(recognised.prefix + "fc_norm.weight"))
-    config.pool = "mean";
+    config.pool = Pool::kMean;
   if (wanted) {
     check_agreement(*wanted, shown, file, "`model`", "give the family alone, or its true sizes");
     fill(config, *wanted);
@@ -228,7 +223,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
                  read_config_file(checkpoint.files().front().parent_path(), *recognised.family)) {
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
-    TORCH_CHECK(beside->config.pool != "mean" || config.pool == "mean", "[", kCall, "] '", file,
+    TORCH_CHECK(beside->config.pool != Pool::kMean || config.pool == Pool::kMean, "'", file,
                 "' takes the mean of normalised patches by its ", name,
                 ", which is not known here: only the norm of their mean (fc_norm)");
     fill(config, beside->config);
@@ -255,11 +250,11 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
 ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
   check_bytes(checkpoint);
   const std::optional<ModelConfig> metadata = model_of(checkpoint);
-  check_layout(metadata, checkpoint, "its metadata 'tpgm.model'");
+  check_layout(metadata, checkpoint, "its metadata '" + std::string(keys::kModel.name) + "'");
   check_layout(wanted, checkpoint, "`model`");
   const Recognised recognised = recognise_or_refuse(checkpoint, metadata);
-  TORCH_CHECK(!wanted || wanted->family == recognised.family, "[", kCall, "] '", checkpoint.path().string(),
-              "' is a ", recognised.family->name, " (layout: ", to_text(recognised.layout), "), not a ",
+  TORCH_CHECK(!wanted || wanted->family == recognised.family, "'", checkpoint.path().string(), "' is a ",
+              recognised.family->name, " (layout: ", to_text(recognised.layout), "), not a ",
               wanted ? wanted->family->name : "", "; give `model` ", recognised.family->name,
               " or one of its sizes, see 'tpgm list models'");
   Renamed renamed = rename(checkpoint, recognised);
@@ -293,7 +288,7 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   constexpr size_t kMaxText = 1000;
   if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
   const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
-  TORCH_CHECK(text == given, "[", kCall, "] its metadata 'tpgm.model' is '", printable(text),
+  TORCH_CHECK(text == given, "[model_of] its metadata '", keys::kModel.name, "' is '", printable(text),
               "', which is no model; save it again");
   return parse_model(text);
 }

@@ -26,11 +26,11 @@ Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
 std::vector<std::string> caveats(const ModelConfig& config, Layout layout) {
   std::vector<std::string> notes;
   const bool other = layout == Layout::kTorchvision || layout == Layout::kTimm;
-  if (other && config.activation == "quick_gelu")
+  if (other && config.activation == Activation::kQuickGelu)
     notes.emplace_back("build it with QuickGELU there: these names do not say so");
-  if (other && config.stem == "small")
+  if (other && config.stem == Stem::kSmall)
     notes.emplace_back("build it with a 3×3 stem and no max-pool there: these names do not say so");
-  if (layout == Layout::kOpenAi && config.activation == "gelu") {
+  if (layout == Layout::kOpenAi && config.activation == Activation::kGelu) {
     notes.emplace_back("for open_clip: a model with GELU, such as ViT-B-32, not ViT-B-32-quickgelu");
   }
   return notes;
@@ -86,7 +86,7 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
     writer.commit();
   } else if (!folder) {
     result.notes.emplace_back(
-        "transformers also needs a config.json, which is written only into a folder: -o DIR/");
+        "transformers also needs a config.json, which is written only into a folder: name one as the output");
     writer.commit();
   } else {
     AtomicFile config(output / "config.json");
