@@ -69,7 +69,7 @@ struct Foreign {
 
 TEST(ModuleView, AnyModelCanBeSelectedFromAndEvaluated) {
   Foreign model;
-  const auto selected = select("Test", model.view(), model.view().named_parameters(), {});
+  const auto selected = select(model.view(), model.view().named_parameters(), {});
   ASSERT_EQ(selected.size(), 1U);
   EXPECT_TRUE(selected[0].tensor.is_same(model.weight));
   HeldOutLoss held_out_loss("Test", model.view(), torch::kCPU);

@@ -248,7 +248,7 @@ TEST_P(RadiiStateTest, StayInTheirMemory) {
     step(radii, 1);
     EXPECT_TRUE(torch::equal(radii.values(), after));
     for (const auto& each : {state, nothing, state}) {
-      radii.load_state_dict("Test", each);
+      radii.load_state_dict(each);
       expect_there("load_state_dict");
     }
     step(radii, 1);
@@ -261,16 +261,16 @@ TEST_P(RadiiStateTest, ALoadedStateContinuesBitForBit) {
     auto radii = trained(built_in);
     const auto state = radii.state_dict();
     auto loaded = make(built_in ? RadiiOptions() : RadiiOptions().optimizer(sgd(0.01, 0.9)), 2);
-    loaded.load_state_dict("Test", state);
+    loaded.load_state_dict(state);
     EXPECT_TRUE(torch::equal(loaded.values(), radii.values()));
     step(radii, 1);  // must not reach into the state
     step(loaded, 1);
     EXPECT_TRUE(torch::equal(loaded.values(), radii.values()));
     auto late = trained(built_in);
-    late.load_state_dict("Test", state);
+    late.load_state_dict(state);
     step(late, 1);
     EXPECT_TRUE(torch::equal(late.values(), radii.values())) << "over a state of its own";
-    late.load_state_dict("Test", make(RadiiOptions(), 2).state_dict());
+    late.load_state_dict(make(RadiiOptions(), 2).state_dict());
     EXPECT_FALSE(late.initialised());
   }
 }
@@ -283,7 +283,7 @@ TEST_P(RadiiStateTest, AStateOfOtherRadiiIsRefusedAndChangesNothing) {
     const std::pair<NamedTensors, std::string> cases[] = {
         {three.state_dict(), "has 3 radii"}, {trained(!built_in).state_dict(), "radius optimizer"}};
     for (const auto& [state, message] : cases) {
-      const auto error = error_of([&, &state = state] { radii.load_state_dict("Test", state); });
+      const auto error = error_of([&, &state = state] { radii.load_state_dict(state); });
       EXPECT_NE(error.find(message), std::string::npos) << error;
       EXPECT_TRUE(torch::equal(radii.state_dict()["learned"], twin.state_dict()["learned"])) << error;
       EXPECT_TRUE(torch::equal(radii.values(), twin.values())) << error;
@@ -298,7 +298,7 @@ TEST_P(RadiiStateTest, ADamagedOptimizerStateChangesNothing) {
   auto state = twin.state_dict();
   state["learned"] = state["learned"] + 1;
   state["optimizer"] = torch::zeros({100}, torch::kByte);
-  error_of([&] { radii.load_state_dict("Test", state); });
+  error_of([&] { radii.load_state_dict(state); });
   EXPECT_TRUE(torch::equal(radii.state_dict()["learned"], twin.state_dict()["learned"]));
   step(radii, 1), step(twin, 1);
   EXPECT_TRUE(torch::equal(radii.values(), twin.values()));

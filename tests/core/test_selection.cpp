@@ -46,7 +46,7 @@ TEST(Selection, MatchesParametersWithTheirAnchorsByName) {
   anchor.insert("something.else", torch::zeros({1}));
   const auto parameters = copies(net->named_parameters());
   for (size_t i = parameters.size(); i-- > 0;) anchor.insert(parameters[i].key(), parameters[i].value() + 1);
-  const auto selected = select("Test", *net, anchor, {});
+  const auto selected = select(*net, anchor, {});
   EXPECT_EQ(names(selected), parameters.keys());
   for (const auto& each : selected) {
     EXPECT_TRUE(each.tensor.is_same(net->named_parameters()[each.name]));
@@ -57,13 +57,13 @@ TEST(Selection, MatchesParametersWithTheirAnchorsByName) {
 TEST(Selection, GlobsExcludeAndMustMatchSomething) {
   Net net;
   const auto anchor = copies(net->named_parameters());
-  EXPECT_EQ(names(select("Test", *net, anchor, {"head.*", "*.bias"})),
+  EXPECT_EQ(names(select(*net, anchor, {"head.*", "*.bias"})),
             (Names{"conv.weight", "norm.weight", "hidden.weight"}));
-  EXPECT_EQ(names(select("Test", *net, anchor, {"[!h]*", "head.weight", "hidden.????"})),
+  EXPECT_EQ(names(select(*net, anchor, {"[!h]*", "head.weight", "hidden.????"})),
             (Names{"hidden.weight", "head.bias"}));
-  expect_error(error_of([&] { select("Test", *net, anchor, {"*.bias", "heda.weight"}); }),
-               {"[Test] exclude 'heda.weight' matches no parameter", "the nearest is 'head.weight'"});
-  expect_error(error_of([&] { select("Test", *net, anchor, {"head"}); }), {"'head' matches no parameter"});
+  expect_error(error_of([&] { select(*net, anchor, {"*.bias", "heda.weight"}); }),
+               {"exclude 'heda.weight' matches no parameter", "the nearest is 'head.weight'"});
+  expect_error(error_of([&] { select(*net, anchor, {"head"}); }), {"'head' matches no parameter"});
   EXPECT_TRUE(matches("head.*", "head.mlp.0.weight"));
   EXPECT_FALSE(matches("head.*", "overhead.weight"));
 }
@@ -73,29 +73,26 @@ TEST(Selection, MissingAnchorsAreListedWithTheWayOut) {
   auto anchor = copies(net->named_parameters());
   anchor.erase("head.weight");
   anchor.erase("head.bias");
-  const auto error = error_of([&] { select("Test", *net, anchor, {}); });
-  expect_error(error,
-               {"[Test] no anchor for 'head.weight' [5,16], 'head.bias' [5]", "exclude({\"head.*\"})"});
+  const auto error = error_of([&] { select(*net, anchor, {}); });
+  expect_error(error, {"no anchor for 'head.weight' [5,16], 'head.bias' [5]", "exclude({\"head.*\"})"});
   EXPECT_EQ(error.find("more"), std::string::npos);
-  EXPECT_EQ(select("Test", *net, anchor, {"head.*"}).size(), 6u);
+  EXPECT_EQ(select(*net, anchor, {"head.*"}).size(), 6u);
 
   NamedTensors many;
   for (int i = 0; i < 13; ++i) many.insert(fmt::format("p{}", 100 + i), trainable());
-  expect_error(error_of([&] { select("Test", Parameters(many), NamedTensors(), {}); }),
+  expect_error(error_of([&] { select(Parameters(many), NamedTensors(), {}); }),
                {"'p100' [2]", "'p109' [2] and 3 more"});
-  EXPECT_EQ(error_of([&] { select("Test", Parameters(many), NamedTensors(), {}); }).find("p110"),
-            std::string::npos);
+  EXPECT_EQ(error_of([&] { select(Parameters(many), NamedTensors(), {}); }).find("p110"), std::string::npos);
 }
 
 TEST(Selection, AnchorsMustHaveTheShape) {
   Net net;
   auto anchor = copies(net->named_parameters());
   anchor["head.weight"] = torch::zeros({1000, 16});
-  expect_error(
-      error_of([&] { select("Test", *net, anchor, {}); }),
-      {"[Test] 'head.weight' is [1000,16] in the anchor, [5,16] in the model", "exclude({\"head.*\"})"});
+  expect_error(error_of([&] { select(*net, anchor, {}); }),
+               {"'head.weight' is [1000,16] in the anchor, [5,16] in the model", "exclude({\"head.*\"})"});
   anchor["head.weight"] = torch::zeros({16, 5});  // as many elements do not make it fit
-  expect_error(error_of([&] { select("Test", *net, anchor, {}); }), {"[16,5] in the anchor"});
+  expect_error(error_of([&] { select(*net, anchor, {}); }), {"[16,5] in the anchor"});
 }
 
 TEST(Selection, TiedParametersAreOne) {
@@ -106,17 +103,17 @@ TEST(Selection, TiedParametersAreOne) {
   tensors.insert("second", shared);
   const Parameters module(tensors);
   auto anchor = copies(tensors);
-  EXPECT_EQ(names(select("Test", module, anchor, {})), (Names{"first", "other"}));
+  EXPECT_EQ(names(select(module, anchor, {})), (Names{"first", "other"}));
   for (const auto* name : {"first", "second"}) {
-    EXPECT_EQ(names(select("Test", module, anchor, {name})), Names{"other"}) << "excluded as " << name;
+    EXPECT_EQ(names(select(module, anchor, {name})), Names{"other"}) << "excluded as " << name;
     auto one = copies(tensors);
     one.erase(name);
-    const auto selected = select("Test", module, one, {});
+    const auto selected = select(module, one, {});
     EXPECT_EQ(names(selected), (Names{"first", "other"})) << "anchor without " << name;
     EXPECT_TRUE(torch::equal(selected[0].pretrained, shared));
   }
   anchor["second"] = anchor["second"] + 1;
-  expect_error(error_of([&] { select("Test", module, anchor, {}); }),
+  expect_error(error_of([&] { select(module, anchor, {}); }),
                {"'first' and 'second' are one tensor", "different"});
 }
 
@@ -124,7 +121,7 @@ TEST(Selection, EmptyParametersAreNotTakenForTied) {
   NamedTensors tensors;
   tensors.insert("a", trainable({0}));
   tensors.insert("b", trainable({0, 3}));
-  EXPECT_EQ(names(select("Test", Parameters(tensors), copies(tensors), {})), (Names{"a", "b"}));
+  EXPECT_EQ(names(select(Parameters(tensors), copies(tensors), {})), (Names{"a", "b"}));
 }
 
 TEST(Selection, FrozenParametersAreLeftOut) {
@@ -132,23 +129,22 @@ TEST(Selection, FrozenParametersAreLeftOut) {
   net->conv->weight.set_requires_grad(false);
   auto anchor = copies(net->named_parameters());
   anchor.erase("conv.weight");  // and need no anchor
-  EXPECT_EQ(names(select("Test", *net, anchor, {})).front(), "conv.bias");
-  expect_error(error_of([&] { select("Test", *net, anchor, {"*"}); }),
-               {"[Test] nothing to constrain", "excluded"});
+  EXPECT_EQ(names(select(*net, anchor, {})).front(), "conv.bias");
+  expect_error(error_of([&] { select(*net, anchor, {"*"}); }), {"nothing to constrain", "excluded"});
   for (auto& parameter : net->parameters()) parameter.set_requires_grad(false);
-  expect_error(error_of([&] { select("Test", *net, anchor, {}); }), {"nothing to constrain", "frozen"});
+  expect_error(error_of([&] { select(*net, anchor, {}); }), {"nothing to constrain", "frozen"});
 }
 
 TEST(Selection, OnlyRealDenseParametersCanBeConstrained) {
   NamedTensors tensors;
   tensors.insert("real", trainable());
   tensors.insert("integers", torch::arange(3));  // cannot be trainable, so it is frozen
-  EXPECT_EQ(names(select("Test", Parameters(tensors), copies(tensors), {})), Names{"real"});
+  EXPECT_EQ(names(select(Parameters(tensors), copies(tensors), {})), Names{"real"});
   tensors.insert("complex", torch::zeros({2}, torch::kComplexFloat).set_requires_grad(true));
   const Parameters module(tensors);
-  expect_error(error_of([&] { select("Test", module, copies(tensors), {}); }),
-               {"[Test] 'complex' is ComplexFloat", "exclude it"});
-  EXPECT_EQ(names(select("Test", module, copies(tensors), {"complex"})), Names{"real"});
+  expect_error(error_of([&] { select(module, copies(tensors), {}); }),
+               {"'complex' is ComplexFloat", "exclude it"});
+  EXPECT_EQ(names(select(module, copies(tensors), {"complex"})), Names{"real"});
 }
 
 TEST(Selection, WithBuffersTakesEverythingThatFloats) {
@@ -156,12 +152,11 @@ TEST(Selection, WithBuffersTakesEverythingThatFloats) {
   net->conv->weight.set_requires_grad(false);
   const auto anchor = copies(named_tensors(*net));
   EXPECT_EQ(anchor.size(), 11u);
-  const auto all = names(select_with_buffers("Test", *net, anchor, {"head.*"}));
+  const auto all = names(select_with_buffers(*net, anchor, {"head.*"}));
   EXPECT_EQ(all, (Names{"conv.weight", "conv.bias", "norm.weight", "norm.bias", "hidden.weight",
                         "hidden.bias", "norm.running_mean", "norm.running_var"}));
-  EXPECT_EQ(select_with_buffers("Test", *net, anchor, {"norm.num_*"}).size(), 10u);
-  expect_error(error_of([&] { select("Test", *net, anchor, {"norm.running_mean"}); }),
-               {"matches no parameter"});
+  EXPECT_EQ(select_with_buffers(*net, anchor, {"norm.num_*"}).size(), 10u);
+  expect_error(error_of([&] { select(*net, anchor, {"norm.running_mean"}); }), {"matches no parameter"});
 }
 
 TEST(Selection, NearestName) {

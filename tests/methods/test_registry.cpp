@@ -1,6 +1,8 @@
 // Methods and their options by name, as text.
 #include "tpgm/methods/registry.h"
 
+#include <set>
+
 #include "tests/methods/training.h"
 #include "tpgm/methods/tpgm.h"
 
@@ -38,13 +40,19 @@ TEST(Registry, EveryMethodAndOptionIsDescribed) {
 }
 
 TEST(Registry, KnowsWhatStudiesAskOfMethods) {
-  std::vector<std::string> frozen, with_updates;
+  std::vector<std::string> frozen, with_updates, probing;
+  std::set<std::string> by_loop;
   for (const auto& method : methods()) {
     if (!method.trains_all) frozen.push_back(method.name);
     if (method.radius_updates) with_updates.push_back(method.name);
+    if (method.probes_first) probing.push_back(method.name);
+    for (const auto& option : method.options)
+      if (option.by_loop) by_loop.insert(option.name);
   }
   EXPECT_EQ(frozen, (std::vector<std::string>{"lp", "pf", "bitfit", "lp-ft"}));
   EXPECT_EQ(with_updates, std::vector<std::string>{"tpgm"});
+  EXPECT_EQ(probing, std::vector<std::string>{"lp-ft"});
+  EXPECT_EQ(by_loop, (std::set<std::string>{"head", "lp_steps"}));
   EXPECT_EQ(find_method("ft")->role, MethodRole::kBaseline);
   EXPECT_EQ(find_method("wise")->role, MethodRole::kInterpolation);
   EXPECT_EQ(find_method("tpgm")->role, MethodRole::kTpgm);

@@ -10,6 +10,10 @@
 // turns "cannot open 'x.pt': No such file" into "[convert_checkpoint] cannot open 'x.pt': No such file". If
 // such functions call each other, the outermost is named. A public function without such a block writes
 // "[name] " into its messages itself; helpers that users never call write no name.
+//
+// Only three helpers are told the name, as `owner`: Displacements, FiniteFlag and HeldOutLoss in core. Every
+// hook of a method can throw their errors, up to a step late. A block in each hook would be longer, and would
+// also put the name in front of errors from the user's closures.
 #pragma once
 
 #include <string>

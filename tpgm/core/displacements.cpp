@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/core/cuda_stream.h"
 #include "tpgm/core/device_memory.h"
 #include "tpgm/core/dtype.h"
@@ -60,15 +61,14 @@ struct Guards {
   at::NoGradGuard no_grad;
 };
 
-at::Device device_of(const std::string& owner, const std::vector<Selected>& selected) {
-  TORCH_CHECK(!selected.empty(), "[", owner, "] nothing to constrain");
+at::Device device_of(const std::vector<Selected>& selected) {
+  TORCH_CHECK(!selected.empty(), "nothing to constrain");
   const auto device = selected.front().tensor.device();
   for (const auto& each : selected) {
-    TORCH_CHECK(each.tensor.device() == device, "[", owner, "] '", each.name, "' is on ",
-                each.tensor.device(), ", '", selected.front().name, "' on ", device,
-                "; all constrained tensors must be on one device");
+    TORCH_CHECK(each.tensor.device() == device, "'", each.name, "' is on ", each.tensor.device(), ", '",
+                selected.front().name, "' on ", device, "; all constrained tensors must be on one device");
   }
-  TORCH_CHECK(device.is_cpu() || device.is_cuda(), "[", owner, "] tensors on ", device,
+  TORCH_CHECK(device.is_cpu() || device.is_cuda(), "tensors on ", device,
               " are not supported; only CPU and CUDA are");
   return device;
 }
@@ -81,12 +81,12 @@ std::vector<std::string> names_of(const std::vector<Selected>& selected) {
 
 }  // namespace
 
-Displacements::Displacements(std::string owner, const std::vector<Selected>& selected, Norm norm,
-                             AnchorStorage storage)
-    : owner_(std::move(owner)),
+Displacements::Displacements(const std::string& owner, const std::vector<Selected>& selected, Norm norm,
+                             AnchorStorage storage) try
+    : owner_(owner),
       norm_(norm),
       storage_(storage),
-      device_(device_of(owner_, selected)),
+      device_(device_of(selected)),
       names_(names_of(selected)),
       flag_(owner_, names_, device_) {
   std::vector<kernels::Layout> layouts;
@@ -106,10 +106,12 @@ Displacements::Displacements(std::string owner, const std::vector<Selected>& sel
   largest_ = distances_.slice(0, batch_->largest_at());
   // The first step could not tell an anchor that is not finite from bad weights.
   for (size_t k = 0; k < anchors_.size(); ++k) {
-    TORCH_CHECK(at::isfinite(anchors_[k]).all().item<bool>(), "[", owner_, "] the anchor of '", names_[k],
+    TORCH_CHECK(at::isfinite(anchors_[k]).all().item<bool>(), "the anchor of '", names_[k],
                 "' holds NaN or Inf; the pre-trained weights are damaged",
                 storage_ == AnchorStorage::kBFloat16 ? " or too large for bfloat16" : "");
   }
+} catch (...) {
+  rethrow_from(owner);
 }
 
 int64_t Displacements::anchor_fingerprint() const {

@@ -35,9 +35,9 @@ using kernels::Rows;
 class Displacements {
  public:
   /// Messages begin with [owner]. Throws if the tensors are on several devices.
-  Displacements(std::string owner, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
+  Displacements(const std::string& owner, const std::vector<Selected>& selected, Norm norm,
+                AnchorStorage storage);
 
-  const std::string& owner() const { return owner_; }
   int64_t size() const { return static_cast<int64_t>(tensors_.size()); }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
@@ -96,18 +96,17 @@ class Displacements {
   Measured measure_radius_gradients(const std::vector<at::Tensor>& gradients, const at::Tensor& radii,
                                     Rows rows);
 
-  // For HeldCopy.
-
-  /// From now on displacements are `sources` − anchor instead of tensor − anchor, except in measure(). There
-  /// is one dense tensor for each; the vector must stay alive. Null: the tensors themselves.
+ private:
+  friend class HeldCopy;  // for these three:
+  // From now on displacements are `sources` − anchor instead of tensor − anchor, except in measure(). There
+  // is one dense tensor for each; the vector must stay alive. Null: the tensors themselves.
   void take_from(const std::vector<at::Tensor>* sources) { sources_ = sources; }
-  /// Measures the distances of `values`, laid out like dense_tensors(), and copies the values into `copies`
-  /// if it is not empty.
+  // Measures the distances of `values`, laid out like dense_tensors(), and copies the values into `copies`
+  // if it is not empty.
   void measure_values(const std::vector<at::Tensor>& values, const std::vector<at::Tensor>& copies = {});
-  /// The tensors; a dense copy of each that is not dense.
+  // The tensors; a dense copy of each that is not dense.
   std::vector<at::Tensor> dense_tensors() const;
 
- private:
   void check_unchanged() const;
   std::vector<at::Tensor> sources() const;
   std::vector<kernels::Operands> operands(const std::vector<at::Tensor>& weights,

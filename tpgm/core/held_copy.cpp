@@ -42,9 +42,8 @@ void HeldCopy::load(const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
   const auto like = displacements_.dense_tensors();
   for (size_t k = 0; k < values.size(); ++k) {
-    TORCH_CHECK(values[k].sizes() == like[k].sizes(), "[", displacements_.owner(), "] '",
-                displacements_.names()[k], "' is ", values[k].sizes(), " in the state, ", like[k].sizes(),
-                " in the model");
+    TORCH_CHECK(values[k].sizes() == like[k].sizes(), "'", displacements_.names()[k], "' is ",
+                values[k].sizes(), " in the state, ", like[k].sizes(), " in the model");
   }
   auto room = room_for(like);
   for (size_t k = 0; k < values.size(); ++k) room[k].copy_(values[k]);

@@ -169,7 +169,7 @@ NamedTensors Radii::state_dict() const {
   return state;
 }
 
-void Radii::load_state_dict(const std::string& owner, const NamedTensors& state) {
+void Radii::load_state_dict(const NamedTensors& state) {
   const auto device = moments_.device();
   const auto count = moments_.size(1);
   const auto* learned = state.find("learned");
@@ -179,24 +179,23 @@ void Radii::load_state_dict(const std::string& owner, const NamedTensors& state)
   }
   const auto* moments = state.find("moments");
   const auto* optimizer = state.find("optimizer");
-  TORCH_CHECK(learned->numel() == count, "[", owner, "] the state has ", learned->numel(),
-              " radii, the model ", count,
+  TORCH_CHECK(learned->numel() == count, "the state has ", learned->numel(), " radii, the model ", count,
               " constrained tensors; load it into a method built with the same model and options");
-  TORCH_CHECK((options_.optimizer() ? optimizer : moments) != nullptr && state.contains("radii"), "[", owner,
-              "] the state was saved with ", moments ? "the built-in" : "another",
+  TORCH_CHECK((options_.optimizer() ? optimizer : moments) != nullptr && state.contains("radii"),
+              "the state was saved with ", moments ? "the built-in" : "another",
               " radius optimizer; build the method with the same radius_optimizer");
-  TORCH_CHECK(state.contains("distances"), "[", owner,
-              "] the state has no distances: an earlier version of tpgm saved it. Start the run again");
+  TORCH_CHECK(state.contains("distances"),
+              "the state has no distances: an earlier version of tpgm saved it. Start the run again");
   TORCH_CHECK(learned->dim() == 1 && state["radii"].sizes() == learned->sizes() &&
                   state["distances"].sizes() == learned->sizes() &&
                   (!moments || moments->sizes() == moments_.sizes()),
-              "[", owner, "] the state is damaged: its radii, distances and moments differ in number");
+              "the state is damaged: its radii, distances and moments differ in number");
   if (options_.optimizer()) {
     const auto* bytes = static_cast<const char*>(optimizer->const_data_ptr());
     try {
       make_optimizer(learned->to(device), std::string(bytes, optimizer->nbytes()));
     } catch (const std::exception& error) {
-      TORCH_CHECK(false, "[", owner, "] the radius optimizer cannot read its state: ", error.what());
+      TORCH_CHECK(false, "the radius optimizer cannot read its state: ", error.what());
     }
   } else {
     learned_.copy_(*learned);

@@ -95,8 +95,8 @@ class Radii {
 
   /// A copy of all state, for a bit-exact resume.
   NamedTensors state_dict() const;
-  /// Messages begin with [owner]. Throws, changing nothing, if the state belongs to other radii.
-  void load_state_dict(const std::string& owner, const NamedTensors& state);
+  /// Throws, changing nothing, if the state belongs to other radii.
+  void load_state_dict(const NamedTensors& state);
 
  private:
   void make_optimizer(const at::Tensor& learned, const std::string& state);

@@ -11,8 +11,6 @@
 #include <numeric>
 #include <utility>
 
-#include "tpgm/base/call.h"
-
 namespace tpgm {
 namespace {
 
@@ -51,8 +49,8 @@ bool can_be_constrained(const at::Tensor& tensor) {
 
 // Shared by both selections. `candidates` are all tensors that could be constrained, under all of their
 // names.
-std::vector<Selected> match(const std::string& owner, const NamedTensors& candidates,
-                            const NamedTensors& anchor, const std::vector<std::string>& exclude) {
+std::vector<Selected> match(const NamedTensors& candidates, const NamedTensors& anchor,
+                            const std::vector<std::string>& exclude) {
   // By tensor, because a tied tensor has several names.
   std::map<Identity, std::vector<std::string>> names;
   for (const auto& item : candidates) names[identity(item.value())].push_back(item.key());
@@ -67,14 +65,14 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
         })) {
       continue;
     }
-    TORCH_CHECK(can_be_constrained(item.value()), "[", owner, "] '", item.key(), "' is ",
-                item.value().scalar_type(), " (", item.value().layout(),
+    TORCH_CHECK(can_be_constrained(item.value()), "'", item.key(), "' is ", item.value().scalar_type(), " (",
+                item.value().layout(),
                 "); only dense float64, float32, float16 and bfloat16 can be constrained; exclude it");
     const at::Tensor* pretrained = nullptr;
     for (const auto& name : aliases) {
       const auto* found = anchor.find(name);
-      TORCH_CHECK(!found || !pretrained || found->is_same(*pretrained) || at::equal(*found, *pretrained), "[",
-                  owner, "] '", aliases.front(), "' and '", name,
+      TORCH_CHECK(!found || !pretrained || found->is_same(*pretrained) || at::equal(*found, *pretrained), "'",
+                  aliases.front(), "' and '", name,
                   "' are one tensor in the model, but the anchor has different values for them; "
                   "drop one of them from the anchor, or exclude the tensor");
       pretrained = pretrained ? pretrained : found;
@@ -84,49 +82,44 @@ std::vector<Selected> match(const std::string& owner, const NamedTensors& candid
       missing_glob = missing_glob.empty() ? suggested_glob(item.key()) : missing_glob;
       continue;
     }
-    TORCH_CHECK(pretrained->sizes() == item.value().sizes(), "[", owner, "] '", item.key(), "' is ",
-                shape(*pretrained), " in the anchor, ", shape(item.value()),
-                " in the model; exclude it with exclude({\"", suggested_glob(item.key()), "\"})");
+    TORCH_CHECK(pretrained->sizes() == item.value().sizes(), "'", item.key(), "' is ", shape(*pretrained),
+                " in the anchor, ", shape(item.value()), " in the model; exclude it with exclude({\"",
+                suggested_glob(item.key()), "\"})");
     selected.push_back({item.key(), item.value(), *pretrained});
   }
-  TORCH_CHECK(missing.empty() || !selected.empty() || anchor.is_empty(), "[", owner,
-              "] the anchor has none of the model's names: it has '",
+  TORCH_CHECK(missing.empty() || !selected.empty() || anchor.is_empty(),
+              "the anchor has none of the model's names: it has '",
               anchor.is_empty() ? "" : anchor.keys().front(), "', the model '",
               candidates.is_empty() ? "" : candidates.keys().front(),
               "'; is there a prefix such as 'module.' to take off?");
-  TORCH_CHECK(missing.empty(), "[", owner, "] no anchor for ", first_ten(missing),
+  TORCH_CHECK(missing.empty(), "no anchor for ", first_ten(missing),
               "; a new layer has none: exclude it with exclude({\"", missing_glob,
               "\"}), or add its pre-trained values to the anchor");
-  TORCH_CHECK(!selected.empty(), "[", owner,
-              "] nothing to constrain: every parameter is frozen (requires_grad is false) or excluded");
+  TORCH_CHECK(!selected.empty(),
+              "nothing to constrain: every parameter is frozen (requires_grad is false) or excluded");
   return selected;
 }
 
 }  // namespace
 
-std::vector<Selected> select(const std::string& owner, const ModuleView& module, const NamedTensors& anchor,
-                             const std::vector<std::string>& exclude) try {
+std::vector<Selected> select(const ModuleView& module, const NamedTensors& anchor,
+                             const std::vector<std::string>& exclude) {
   const auto parameters = module.named_parameters();
   check_globs("exclude", exclude, parameters.keys());
   NamedTensors trainable;
   for (const auto& item : parameters)
     if (item.value().requires_grad()) trainable.insert(item.key(), item.value());
-  return match(owner, trainable, anchor, exclude);
-} catch (...) {
-  rethrow_from(owner);
+  return match(trainable, anchor, exclude);
 }
 
-std::vector<Selected> select_with_buffers(const std::string& owner, const ModuleView& module,
-                                          const NamedTensors& anchor,
-                                          const std::vector<std::string>& exclude) try {
+std::vector<Selected> select_with_buffers(const ModuleView& module, const NamedTensors& anchor,
+                                          const std::vector<std::string>& exclude) {
   const auto tensors = named_tensors(module);
   check_globs("exclude", exclude, tensors.keys());
   NamedTensors floating;
   for (const auto& item : tensors)
     if (item.value().is_floating_point()) floating.insert(item.key(), item.value());
-  return match(owner, floating, anchor, exclude);
-} catch (...) {
-  rethrow_from(owner);
+  return match(floating, anchor, exclude);
 }
 
 }  // namespace tpgm

@@ -26,13 +26,12 @@ struct Selected {
 /// any of its names may exclude it, and any may name its anchor.
 ///
 /// Throws if a glob matches no parameter, a selected parameter has no anchor or one of another shape, tied
-/// names have different anchors, or nothing is left to constrain. The message starts with [owner].
-std::vector<Selected> select(const std::string& owner, const ModuleView& module, const NamedTensors& anchor,
+/// names have different anchors, or nothing is left to constrain.
+std::vector<Selected> select(const ModuleView& module, const NamedTensors& anchor,
                              const std::vector<std::string>& exclude);
 
 /// The same for all parameters, trainable or not, and all floating-point buffers.
-std::vector<Selected> select_with_buffers(const std::string& owner, const ModuleView& module,
-                                          const NamedTensors& anchor,
+std::vector<Selected> select_with_buffers(const ModuleView& module, const NamedTensors& anchor,
                                           const std::vector<std::string>& exclude);
 
 }  // namespace tpgm

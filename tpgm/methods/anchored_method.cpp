@@ -5,9 +5,9 @@
 
 namespace tpgm {
 
-AnchoredMethod::AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm,
+AnchoredMethod::AnchoredMethod(const std::string& name, const std::vector<Selected>& selected, Norm norm,
                                AnchorStorage storage)
-    : name_(std::move(name)), displacements_(name_, selected, norm, storage) {}
+    : name_(name), displacements_(name_, selected, norm, storage) {}
 
 void AnchoredMethod::finish(const Closure&) { displacements_.flag().check(); }
 

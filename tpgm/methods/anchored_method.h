@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/base/call.h"
 #include "tpgm/core/displacements.h"
 #include "tpgm/core/module_view.h"
 #include "tpgm/methods/anchored_options.h"
@@ -33,17 +34,20 @@ class AnchoredMethod : public Method, public HasRadii, public Capturable {
  protected:
   /// Messages begin with [name]. The anchor is copied.
   template <class Options>
-  AnchoredMethod(std::string name, const ModuleView& model, const NamedTensors& anchor,
-                 const AnchoredOptions<Options>& options, Norm norm)
-      : AnchoredMethod(name, select(name, model, anchor, options.exclude()), norm, options.anchor_storage()) {
+  AnchoredMethod(const std::string& name, const ModuleView& model, const NamedTensors& anchor,
+                 const AnchoredOptions<Options>& options, Norm norm) try
+      : AnchoredMethod(name, select(model, anchor, options.exclude()), norm, options.anchor_storage()) {
+  } catch (...) {
+    rethrow_from(name);
   }
   /// The anchor is a copy of the model's present weights.
   template <class Options>
-  AnchoredMethod(std::string name, const ModuleView& model, const AnchoredOptions<Options>& options,
+  AnchoredMethod(const std::string& name, const ModuleView& model, const AnchoredOptions<Options>& options,
                  Norm norm)
-      : AnchoredMethod(std::move(name), model, model.named_parameters(), options, norm) {}
+      : AnchoredMethod(name, model, model.named_parameters(), options, norm) {}
   /// For another selection of tensors.
-  AnchoredMethod(std::string name, const std::vector<Selected>& selected, Norm norm, AnchorStorage storage);
+  AnchoredMethod(const std::string& name, const std::vector<Selected>& selected, Norm norm,
+                 AnchorStorage storage);
 
   /// Report NaN and Inf of earlier steps; see FiniteFlag. Both do nothing while a step is captured.
   void poll() { displacements_.flag().poll(); }

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 
+#include "tpgm/base/call.h"
 #include "tpgm/io/state_dict.h"
 
 namespace tpgm {
@@ -107,15 +108,15 @@ NamedTensors Ftp::state_dict() const {
   return state;
 }
 
-void Ftp::load_state_dict(const NamedTensors& state) {
+void Ftp::load_state_dict(const NamedTensors& state) try {
   AnchoredMethod::load_state_dict(state);
   TORCH_CHECK(state.contains("stepped"),
-              "[Ftp] the state has no 'stepped': an earlier version of tpgm saved it, or "
+              "the state has no 'stepped': an earlier version of tpgm saved it, or "
               "another method. Start the run again");
   const bool stepped = get_int(state, "stepped") != 0;
   const auto find = [&](const std::string& name) {
     const auto* tensor = state.find(name);
-    TORCH_CHECK(tensor, "[Ftp] the state has no '", name, "'; it was not saved by this method");
+    TORCH_CHECK(tensor, "the state has no '", name, "'; it was not saved by this method");
     return *tensor;
   };
   std::vector<at::Tensor> held;
@@ -123,13 +124,15 @@ void Ftp::load_state_dict(const NamedTensors& state) {
     for (const auto& name : displacements_.names()) held.push_back(find("unprojected." + name));
   const auto distances = options_.mask() ? find("distances") : at::Tensor();
   TORCH_CHECK(!distances.defined() || distances.sizes() == displacements_.distances().sizes(),
-              "[Ftp] the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
+              "the state is damaged: it has the distances of ", distances.numel(), " rows, not of ",
               displacements_.distances().numel());
-  radii_.load_state_dict(name_, below(state, "radii."));
+  radii_.load_state_dict(below(state, "radii."));
   held_.load(held);
   if (distances.defined()) displacements_.load_distances(distances);
   stepped_ = stepped;
   radius_gradients_.reset();
+} catch (...) {
+  rethrow_from(name_);
 }
 
 }  // namespace tpgm

@@ -19,9 +19,9 @@ struct LpFtOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("head", self.head(), "parameters of the head, which always train");
+    visit("head", self.head(), "parameters of the head, which always train", SetBy::kLoop);
     visit("lp_steps", self.lp_steps(),
-          "steps of linear probing before fine-tuning starts; 0: the loop decides");
+          "steps of linear probing before fine-tuning starts; 0: the loop decides", SetBy::kLoop);
   }
 };
 
@@ -29,6 +29,7 @@ struct LpFtOptions {
 class LpFt final : public Method, public Capturable, public HasPhases {
  public:
   using Options = LpFtOptions;
+  static constexpr bool kTrainsAll = false;
 
   explicit LpFt(const ModuleView& model, LpFtOptions options = {});
 

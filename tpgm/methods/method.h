@@ -34,6 +34,10 @@ class Method {
   Method(const Method&) = delete;
   Method& operator=(const Method&) = delete;
 
+  /// Derived classes that freeze parameters in some of their steps, which are cheaper then, set this to
+  /// false.
+  static constexpr bool kTrainsAll = true;
+
   /// Called after backward() and before optimizer.step(): may read and change the gradients.
   virtual void before_step() {}
   /// Called after optimizer.step(): may change the weights. The gradients may be gone by then.
@@ -105,8 +109,8 @@ class Capturable {
   virtual void read_in_bfloat16(const std::vector<at::Tensor>& parameters) { (void)parameters; }
 };
 
-/// Phases, each with a schedule of its own, that the loop starts. A method derives from it in addition to
-/// Method; loops find it by dynamic_cast.
+/// Phases, each with a schedule of its own, that the loop starts. The first is linear probing, until the
+/// first next_phase(). A method derives from it in addition to Method; loops find it by dynamic_cast.
 class HasPhases {
  public:
   virtual ~HasPhases() = default;

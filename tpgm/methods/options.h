@@ -40,6 +40,10 @@ struct Words<RadiusScale> {
                                                                 {RadiusScale::kRelative, "relative"}};
 };
 
+/// A last argument to the visitors of fields(): whether users set the option (the default), or the training
+/// loop, which knows the head and the length of its phases.
+enum class SetBy { kUser, kLoop };
+
 /// How often something happens: every N optimizer steps, or once after the last one.
 struct Every {
   int64_t steps = 1;

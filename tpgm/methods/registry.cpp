@@ -5,6 +5,7 @@
 #include <functional>
 #include <type_traits>
 
+#include "tpgm/methods/anchored_method.h"
 #include "tpgm/methods/ft.h"
 #include "tpgm/methods/ftp.h"
 #include "tpgm/methods/l2_sp.h"
@@ -29,7 +30,7 @@ struct Entry {
 template <class Options>
 Options parse_options(const std::string& method, const Texts& texts) {
   Options options;
-  Options::fields(options, [&](const char* option, auto& value, const char*) {
+  Options::fields(options, [&](const char* option, auto& value, const char*, SetBy = SetBy::kUser) {
     if (const auto text = texts.find(option); text != texts.end())
       from_text("[" + method + "] " + option, text->second, value);
   });
@@ -40,22 +41,25 @@ template <class M>
 Entry entry(const std::string& name, const std::string& title, const std::string& summary,
             const std::string& reference, MethodRole role = MethodRole::kOther) {
   using Options = typename M::Options;
-  constexpr bool trains_all = !std::is_base_of_v<Subset, M> && !std::is_same_v<M, LpFt>;
-  Entry result{{name, title, summary, reference, role, trains_all, {}, nullptr}, {}};
+  constexpr bool probes_first = std::is_base_of_v<HasPhases, M>;
+  Entry result{{name, title, summary, reference, role, M::kTrainsAll, probes_first, {}, nullptr}, {}};
   if constexpr (requires(const Options& options) { options.radius_updates(); }) {
     result.info.radius_updates = [name](const Texts& texts) {
       return parse_options<Options>(name, texts).radius_updates();
     };
   }
   Options defaults;
-  Options::fields(defaults, [&](const char* option, const auto& value, const char* help) {
-    using T = std::decay_t<decltype(value)>;
-    const bool by_loop = option == std::string("head") || option == std::string("lp_steps");
-    result.info.options.push_back({option, type_name<T>(), to_text(value), help, by_loop});
-  });
+  Options::fields(
+      defaults, [&](const char* option, const auto& value, const char* help, SetBy set_by = SetBy::kUser) {
+        using T = std::decay_t<decltype(value)>;
+        result.info.options.push_back({option, type_name<T>(), to_text(value), help, set_by == SetBy::kLoop});
+      });
   result.make = [name](const ModuleView& model, const NamedTensors& anchor, const Texts& texts) {
     const auto options = parse_options<Options>(name, texts);
-    if constexpr (std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>)
+    constexpr bool takes_anchor = std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>;
+    static_assert(takes_anchor || !std::is_base_of_v<AnchoredMethod, M>,
+                  "needs a constructor with an anchor");
+    if constexpr (takes_anchor)
       return std::make_unique<M>(model, anchor, options);
     else
       return std::make_unique<M>(model, options);

@@ -18,8 +18,7 @@ struct OptionInfo {
   std::string type;           ///< float, int, bool, globs (a comma-separated list), or keywords: "half|eps".
   std::string default_value;  ///< As make_method() would take it.
   std::string help;
-  /// Set by the training loop, not by its user: the parameters of the head, and the steps of linear probing.
-  bool by_loop = false;
+  bool by_loop = false;  ///< Set by the training loop, not by its user; see SetBy.
 };
 
 /// The part of a method in comparisons.
@@ -36,8 +35,8 @@ struct MethodInfo {
   std::string summary;
   std::string reference;  ///< The paper, or empty.
   MethodRole role = MethodRole::kOther;
-  /// False if it freezes parameters in some of its steps, which are cheaper then.
-  bool trains_all = true;
+  bool trains_all = true;     ///< Method::kTrainsAll: false if some of its steps are cheaper.
+  bool probes_first = false;  ///< True if it has phases (HasPhases), of which the first is linear probing.
   std::vector<OptionInfo> options;
   /// The radius updates with the given options (by name, as for make_method()); null if the method has no
   /// radii that it learns on held-out data.
@@ -45,8 +44,6 @@ struct MethodInfo {
 
   /// The option of this name; null if there is none.
   const OptionInfo* find(const std::string& option) const;
-  /// True if its first phase is linear probing, until the loop calls next_phase().
-  bool probes_first() const { return find("lp_steps") != nullptr; }
 };
 
 /// All methods, in the order in which tables show them.

@@ -7,17 +7,18 @@
 
 namespace tpgm {
 
-Subset::Subset(const std::string& owner, const ModuleView& model, const SubsetOptions& options,
+Subset::Subset(const std::string& name, const ModuleView& model, const SubsetOptions& options,
                const Keep& keep) try {
   const auto parameters = model.named_parameters();
   check_globs("head", options.head(), parameters.keys());
   std::vector<at::Tensor> trained, others;
   for (const auto& item : parameters) {
-    const auto& name = item.key();
+    const auto& parameter = item.key();
     const bool head = std::any_of(options.head().begin(), options.head().end(),
-                                  [&](const auto& glob) { return matches(glob, name); });
-    const size_t own = name.rfind('.') + 1;  // 0 where there is no dot
-    (head || keep(name.substr(0, own), name.substr(own)) ? trained : others).push_back(item.value());
+                                  [&](const auto& glob) { return matches(glob, parameter); });
+    const size_t own = parameter.rfind('.') + 1;  // 0 where there is no dot
+    (head || keep(parameter.substr(0, own), parameter.substr(own)) ? trained : others)
+        .push_back(item.value());
   }
   for (auto& parameter : others) {
     // A tied parameter trains if it does under any of its names.
@@ -30,7 +31,7 @@ Subset::Subset(const std::string& owner, const ModuleView& model, const SubsetOp
     }
   }
 } catch (...) {
-  rethrow_from(owner);
+  rethrow_from(name);
 }
 
 void Subset::unfreeze() {

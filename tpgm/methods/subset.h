@@ -21,7 +21,7 @@ struct SubsetOptions {
  public:
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("head", self.head(), "parameters of the head, which always train");
+    visit("head", self.head(), "parameters of the head, which always train", SetBy::kLoop);
   }
 };
 
@@ -33,6 +33,7 @@ struct SubsetOptions {
 class Subset : public Method, public Capturable {
  public:
   using Options = SubsetOptions;
+  static constexpr bool kTrainsAll = false;
 
   /// Makes the frozen parameters trainable again.
   void unfreeze();
@@ -41,9 +42,9 @@ class Subset : public Method, public Capturable {
 
  protected:
   using Keep = std::function<bool(const std::string& path, const std::string& own)>;
-  /// keep(path, own) decides for parameters outside of the head. `path` is that of the module, with a dot at
-  /// its end; `own` is the name of the parameter in the module.
-  Subset(const std::string& owner, const ModuleView& model, const SubsetOptions& options, const Keep& keep);
+  /// Messages begin with [name]. keep(path, own) decides for parameters outside of the head. `path` is that
+  /// of the module, with a dot at its end; `own` is the name of the parameter in the module.
+  Subset(const std::string& name, const ModuleView& model, const SubsetOptions& options, const Keep& keep);
 
  private:
   std::vector<at::Tensor> frozen_;

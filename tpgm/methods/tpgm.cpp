@@ -61,8 +61,7 @@ Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions opti
 // Learns radii for the present weights, which it does not change. If it throws, the radii are as before.
 at::Tensor Tpgm::learn(const Closure& radius_loss) {
   poll();
-  // On CUDA this does not wait if the radii roll back by themselves.
-  const bool wait = displacements_.device().is_cpu() || radii_.must_wait();
+  const bool wait = waits();  // the same throughout, although prepare() initializes the radii
   const auto check_if_waiting = [&] {
     if (wait) check();
   };
@@ -111,7 +110,7 @@ at::Tensor Tpgm::update_radii(const Closure& radius_loss) {
 void Tpgm::project() {
   poll();
   displacements_.measure();
-  radii_.must_wait() ? check() : radii_.remember();
+  waits() ? check() : radii_.remember();
   displacements_.project(radii_.prepare(displacements_.smallest(), displacements_.largest()));
   post();
 }
@@ -169,14 +168,16 @@ NamedTensors Tpgm::state_dict() const {
   return state;
 }
 
-void Tpgm::load_state_dict(const NamedTensors& state) {
+void Tpgm::load_state_dict(const NamedTensors& state) try {
   AnchoredMethod::load_state_dict(state);
   const auto step = get_int(state, "step");
   TORCH_CHECK(get_int(state, "scale") == static_cast<int64_t>(options_.scale()),
-              "[Tpgm] the state was saved with another scale; build the method with the same options");
-  radii_.load_state_dict(name_, below(state, "radii."));
+              "the state was saved with another scale; build the method with the same options");
+  radii_.load_state_dict(below(state, "radii."));
   held_out_loss_.load_state_dict(below(state, "probe."));
   step_ = step;
+} catch (...) {
+  rethrow_from(name_);
 }
 
 }  // namespace tpgm

@@ -48,7 +48,7 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
 
  public:
   /// 1 while training, 200 with every = end, unless `radius_steps` says otherwise.
-  std::int64_t radius_steps_or_default() const { return radius_steps().value_or(every().at_end() ? 200 : 1); }
+  int64_t radius_steps_or_default() const { return radius_steps().value_or(every().at_end() ? 200 : 1); }
 
   RadiusUpdates radius_updates() const { return {every(), radius_steps_or_default()}; }
 
@@ -124,6 +124,8 @@ class Tpgm final : public AnchoredMethod {
  private:
   enum Kind { kNothing, kProject, kLearn };  // of a step
   Kind kind() const;
+  // Whether the radii change only after check(). On CUDA this is not needed if they roll back by themselves.
+  bool waits() const { return displacements_.device().is_cpu() || radii_.must_wait(); }
   void learn_and_project(const Closure& radius_loss);
   at::Tensor learn(const Closure& radius_loss);
 

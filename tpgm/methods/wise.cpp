@@ -4,16 +4,20 @@
 
 #include <cmath>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 
 Wise::Wise(const ModuleView& model, WiseOptions options)
     : Wise(model, named_tensors(model), std::move(options)) {}
 
-Wise::Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions options)
-    : AnchoredMethod("Wise", select_with_buffers("Wise", model, anchor, options.exclude()), Norm::kL2,
+Wise::Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions options) try
+    : AnchoredMethod("Wise", select_with_buffers(model, anchor, options.exclude()), Norm::kL2,
                      options.anchor_storage()),
       options_(std::move(options)) {
-  TORCH_CHECK(std::isfinite(options_.ratio()), "[Wise] ratio must be a number, and is ", options_.ratio());
+  TORCH_CHECK(std::isfinite(options_.ratio()), "ratio must be a number, and is ", options_.ratio());
+} catch (...) {
+  rethrow_from("Wise");
 }
 
 void Wise::finish(const Closure&) {
