@@ -37,8 +37,9 @@ OptimOptions options_of(const Json& golden) {
   options.opt(parsed<Opt>(golden["opt"]));
   if (golden.contains("momentum")) options.momentum(golden["momentum"]).nesterov(golden["nesterov"]);
   if (golden.contains("betas")) {
-    options.betas({golden["betas"][0], golden["betas"][1]}).eps(golden["eps"]);
+    options.betas({golden["betas"][0], golden["betas"][1]});
   }
+  if (golden.contains("eps")) options.eps(golden["eps"]);
   return options;
 }
 
@@ -325,7 +326,7 @@ TEST_P(Optim, TakesGradientsOfEveryLayout) {
       torch::randn({1, 5}, device()).expand({4, 5}),  // repeated
   };
   for (const auto& gradient : gradients) {
-    for (const Opt opt : {Opt::kSgd, Opt::kAdam, Opt::kAdamW}) {
+    for (const auto& [opt, word] : Words<Opt>::all) {
       auto one = torch::zeros({4, 5}, device()).requires_grad_();
       auto other = torch::zeros({4, 5}, device()).requires_grad_();
       Optimizer optimizer({{.parameters = {{"one", one}, {"other", other}}}}, OptimOptions().opt(opt));
@@ -341,7 +342,7 @@ TEST_P(Optim, TakesGradientsOfEveryLayout) {
 }
 
 TEST_P(Optim, MixesTypesInAGroup) {
-  for (const Opt opt : {Opt::kSgd, Opt::kAdam, Opt::kAdamW}) {
+  for (const auto& [opt, word] : Words<Opt>::all) {
     const auto type = [&](torch::ScalarType dtype) {
       return torch::ones({40}, torch::TensorOptions(device()).dtype(dtype)).requires_grad_();
     };

@@ -7,6 +7,7 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
+#include "tpgm/io/file.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/recipe.h"
 
@@ -83,6 +84,17 @@ TEST(Options, HaveTheTraitsThatCommandsAskFor) {
   EXPECT_EQ(keys_of(Trait::kScaled | Trait::kScaledAway),
             (Keys{"fraction", "test-fraction", "epochs", "lp-epochs", "warmup-epochs", "decay-epochs",
                   "patience"}));
+}
+
+// Settings with the key of a training option never reach the method.
+TEST(Options, OfMethodsHaveKeysOfTheirOwn) {
+  const auto training = to_settings(TrainOptions());
+  for (const auto& method : methods()) {
+    for (const auto& option : method.options) {
+      EXPECT_TRUE(option.by_loop || !training.contains(option_key(option.name)))
+          << method.name << " " << option.name;
+    }
+  }
 }
 
 TEST(Options, AreSelectedByTraits) {
@@ -179,6 +191,7 @@ TEST_F(Recipes, GoThereAndBack) {
   };
   TrainOptions::fields([&](const char*, const char*, Trait, const char*, auto& value) { set(set, value); },
                        options);
+  options.mean = options.std = {fraction, 1e-17, 0.5};  // of three channels, or of all
   options.method = "tpgm";
   options.method_options = {{"exclude", "a.*,b.[0-9]*"}, {"every", "end"}, {"radius_lr", "0.125"}};
   expect_round_trip(options);
@@ -211,6 +224,19 @@ TEST_F(Recipes, TakeOverFromTheirBase) {
   EXPECT_EQ(loaded.seeds, (std::vector<std::string>{"0", "1"}));
   recipe("base = \"recipe.toml\"\n", "common.toml");
   EXPECT_HAS(error_of([&] { load_recipe(folder_ / "recipe.toml"); }), "each other's base");
+}
+
+// That version had no warm-up of the moving average, and wrote every key that it knew.
+TEST_F(Recipes, OfVersion010KeepTheirMeaning) {
+  const fs::path run = fs::path(TPGM_TEST_DATA) / "study" / "run-0.1.0" / "finished";
+  std::string text = read_text(run / "recipe.toml").value();
+  EXPECT_FALSE(load_recipe(recipe(text)).settings.contains("model-ema-warmup"));
+  const std::string off = "model-ema = false";
+  ASSERT_NE(text.find(off), std::string::npos);
+  text.replace(text.find(off), off.size(), "model-ema = true");
+  EXPECT_FALSE(read(text).model_ema_warmup);
+  EXPECT_TRUE(read(text + "model-ema-warmup = true\n").model_ema_warmup);
+  EXPECT_TRUE(read("model-ema = true\n").model_ema_warmup);  // by hand, where it is today's default
 }
 
 TEST_F(Recipes, AreBeatenByWhatIsGiven) {

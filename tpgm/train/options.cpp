@@ -234,4 +234,12 @@ Settings to_settings(const TrainOptions& options) {
   return settings;
 }
 
+void add_method_defaults(TrainOptions& options) {
+  const auto* method = find_method(options.method);
+  if (method == nullptr) return;
+  for (const auto& option : method->options) {
+    if (!option.by_loop) options.method_options.emplace(option.name, option.default_value);
+  }
+}
+
 }  // namespace tpgm

@@ -293,4 +293,7 @@ TrainOptions make_options(const Settings& settings);
 /// The inverse: all keys, and the options of the method that were given.
 Settings to_settings(const TrainOptions& options);
 
+/// Gives the options of the method that were not given their defaults, except those that the loop sets.
+void add_method_defaults(TrainOptions& options);
+
 }  // namespace tpgm

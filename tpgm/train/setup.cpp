@@ -68,7 +68,7 @@ void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<
 }
 
 void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
-  if (const auto* method = find_method(options.method); method && method->probes_first()) {
+  if (const auto* method = find_method(options.method); method && method->probes_first) {
     options.lp_epochs = options.lp_epochs.value_or(options.epochs / 2);
     TORCH_CHECK(*options.lp_epochs <= options.epochs, "[train] `lp-epochs` ", *options.lp_epochs,
                 " are more than `epochs` ", options.epochs);
@@ -118,10 +118,7 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
   options.std.assign(loader.std().begin(), loader.std().end());
   options.crop_pct = setup.images.eval.crop_pct();
   options.interpolation = setup.images.eval.interpolation();
-  if (const auto* method = find_method(options.method)) {
-    for (const auto& option : method->options)
-      if (!option.by_loop) options.method_options.emplace(option.name, option.default_value);
-  }
+  add_method_defaults(options);
 }
 
 }  // namespace
