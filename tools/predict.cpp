@@ -131,7 +131,7 @@ int run_predict(PredictArguments args) {
   TORCH_CHECK(!all.empty(), "[predict] no image of '", args.where, "' could be read");
   // Predictions for images without labels get the class names of the head.
   auto classes = data.classes();
-  if (classes.empty()) classes = given.head.empty() ? given.classes : load_zero_shot(given.head).class_names;
+  if (classes.empty()) classes = given.head.empty() ? given.classes : given.loaded.class_names;
   Metadata metadata;
   keys::kModel.copy(given.loaded.metadata, metadata);
   keys::kView.set(metadata, view_of(images));

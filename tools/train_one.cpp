@@ -40,7 +40,7 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
              result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
   if (options.classes == ScoredClasses::kSubset)
     fmt::print("scored over the classes that occur in each test\n");
-  fmt::print("{}\n", (folder / "best.safetensors").string());
+  fmt::print("{}\n", weights_of(folder).string());
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ int resume_run(const std::string& run, Settings settings, bool json) {
           fmt::format("--resume continues the run with its own options; --{} cannot change", key));
   }
   TORCH_CHECK(is_run(run), "[train] --resume '", run, "' is no run folder: it has no recipe.toml");
-  settings.merge(load_recipe(fs::path(run) / "recipe.toml").settings);
+  settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
   return train_one(make_options(settings), /*resume=*/true, json);
 }

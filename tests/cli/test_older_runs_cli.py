@@ -79,6 +79,15 @@ class OlderRuns(ModelsCommand):
         self.assertEqual(losses, [float(row["train_loss"]) for row in read_csv(self.folder / "finished" / "summary.csv")])
         self.assertIn("tpgm 0.1.0", page.read_text(encoding="utf-8"))
 
+    def test_report_beside_a_run_of_today(self):
+        """Runs that differ only in the seed are one row, whichever version made them."""
+        today, page = self.folder / "today", self.folder / "page.html"
+        self.run_ok("train", "-c", self.folder / "finished" / "recipe.toml", "--seed", "1", "-o", today)
+        self.run_ok("report", self.folder / "finished", today, "-o", page)
+        rows = read_csv(page.with_suffix("") / "results.csv")
+        self.assertEqual([row[""] for row in rows], ["TPGM"])
+        self.assertRegex(rows[0]["home"], r"\(")  # mean (standard deviation)
+
     def test_resume(self):
         stopped, finished = self.folder / "stopped", self.folder / "finished"
         before = read_log(stopped)

@@ -52,6 +52,11 @@ TEST(Metadata, WhatIsNoSuchValueIsNamed) {
               "[MetadataKey] 'tpgm.classes' in a checkpoint's metadata is not a list of texts; save it again")
         << text;
   }
+  for (const char* text : {"", "1", "True", "false"}) {
+    EXPECT_EQ(error_of([&] { keys::kNormalize.of({{"tpgm.normalize", text}}); }),
+              "[MetadataKey] 'tpgm.normalize' in a checkpoint's metadata is not \"true\"; save it again")
+        << text;
+  }
   EXPECT_NE(error_of([] { keys::kRatio.of({{"tpgm.ratio", "0.5x"}}); }).find("not a number"),
             std::string::npos);
   EXPECT_NE(error_of([] { keys::kView.of({{"tpgm.view", R"({"mean":"grey"})"}}); }).find("the mean, std"),

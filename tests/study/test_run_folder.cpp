@@ -53,7 +53,7 @@ TEST_F(RunFolders, AreReadAsTheyWereWritten) {
         {"tpgm train --lr 1", "0.1.0", "2.13.0", "cuda:0", 7, "box", "2026-11-16T12:34:56Z"});
     folder.epoch({{"epoch", 1}, {"train_loss", 0.5}, {"selection_accuracy", nullptr}});
     folder.epoch({{"epoch", 2}, {"train_loss", 0.25}, {"selection_accuracy", 75.5}});
-    folder.radii(4, numbers({{"a", 1}, {"b", NAN}}), {});
+    folder.radii(4, numbers({{"a", 1}, {"b", NAN}}), NamedNumbers());
     folder.radii(8, numbers({{"a", 2}, {"b", 3}}), numbers({{"a", 0.5}, {"b", 1}}), 10);
     folder.radii(8, numbers({{"a", 9}, {"b", 9}}), numbers({{"a", 9}, {"b", 9}}), 10);  // is there already
     folder.finish(Json::parse(test::result_json({70, 80, 90, 5})));

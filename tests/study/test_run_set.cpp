@@ -98,10 +98,35 @@ TEST_F(RunSets, KnowARunByWhatItStartedFrom) {
   const auto set = load();
   ASSERT_EQ(set.rows.size(), 2);  // though the two began with different files
   EXPECT_EQ(set.rows[1].runs.size(), 2);
-  const auto settings = identity_settings(set.rows[1].run().settings);
+  const auto settings = identity_settings(set.rows[1].run().options);
   EXPECT_FALSE(settings.contains("weights"));
   EXPECT_FALSE(settings.contains("seed"));
   EXPECT_EQ(settings.at("weights.method"), "ft");
+}
+
+// Version 0.1.0 wrote fewer options; those that it did not have are no difference.
+TEST_F(RunSets, KnowARunOfAnOlderVersion) {
+  const fs::path older = fs::path(TPGM_TEST_DATA) / "study" / "run-0.1.0" / "finished" / "recipe.toml";
+  std::string text = read_text(older).value();
+  auto settings = load_recipe(older).settings;
+  settings["seed"] = "1";
+  const auto put = [&](const std::string& recipe) {
+    test::put_file(folder_ / "older" / "recipe.toml", recipe);
+    test::put_file(folder_ / "older" / "result.json", test::result_json({}));
+  };
+  put(text);
+  run("today", settings);
+  EXPECT_EQ(load().rows.size(), 1);
+
+  // With the moving average there is a difference: that version had no warm-up.
+  settings["model-ema"] = "true";
+  const std::string off = "model-ema = false";
+  put(text.replace(text.find(off), off.size(), "model-ema = true"));
+  run("today", settings);
+  EXPECT_EQ(load().rows.size(), 2);
+  settings["model-ema-warmup"] = "false";
+  run("today", settings);
+  EXPECT_EQ(load().rows.size(), 1);
 }
 
 TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {

@@ -24,8 +24,7 @@ namespace tpgm {
 ///   - safetensors, in one file or in shards (the *.safetensors.index.json)
 ///   - PyTorch's files (.pt, .pth, .bin) of all versions, in one file or in shards; no code in them is run
 ///   - TorchScript archives (their state dict)
-///   - a folder: a Hugging Face folder, a run folder (its best checkpoint, or else its last), or any folder
-///   with
+///   - a folder: a Hugging Face folder, a run folder (its best checkpoint, or else its last), or any folder with
 ///     one checkpoint in it
 ///
 /// A prefix that all names share and that a wrapper added ("module." of DataParallel, "_orig_mod." of

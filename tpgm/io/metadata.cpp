@@ -24,7 +24,10 @@ Json parse(const std::string& text) { return Json::parse(text, nullptr, /*allow_
 // The value of a text. The second argument selects the type; no value if the text is not of the type.
 std::optional<std::string> value_of(const std::string& text, const std::string*) { return text; }
 
-std::optional<bool> value_of(const std::string&, const bool*) { return true; }  // any text
+// `false` is written as no key at all.
+std::optional<bool> value_of(const std::string& text, const bool*) {
+  return text == "true" ? std::optional(true) : std::nullopt;
+}
 
 std::optional<double> value_of(const std::string& text, const double*) { return parse_number<double>(text); }
 

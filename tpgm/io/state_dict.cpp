@@ -156,7 +156,13 @@ void load_state_dict(torch::nn::Module& module, const NamedTensors& tensors,
 
 void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                   const std::vector<std::string>& exclude) try {
-  Checkpoint checkpoint(path);
+  load_weights(module, Checkpoint(path), exclude);
+} catch (...) {
+  rethrow_from("load_weights");
+}
+
+void load_weights(torch::nn::Module& module, Checkpoint checkpoint,
+                  const std::vector<std::string>& exclude) try {
   if (!checkpoint.prefix().empty()) {
     // The prefix may be part of the model's own names.
     const NamedTensors state = state_dict(module);
@@ -167,7 +173,7 @@ void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     }
   }
   warn("load_weights", checkpoint);
-  load(module, checkpoint.tensors(), exclude, {"file", fmt::format(" ('{}')", path.string())});
+  load(module, checkpoint.tensors(), exclude, {"file", fmt::format(" ('{}')", checkpoint.path().string())});
 } catch (...) {
   rethrow_from("load_weights");
 }

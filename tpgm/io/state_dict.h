@@ -14,6 +14,8 @@ class Module;
 
 namespace tpgm {
 
+class Checkpoint;
+
 /// The parameters of `module`, then its buffers, each in the order of registration. Detached, but not copied:
 /// clone the tensors to keep their present values.
 NamedTensors state_dict(const torch::nn::Module& module);
@@ -43,6 +45,9 @@ void load_state_dict(torch::nn::Module& module, const NamedTensors& tensors,
 /// load_state_dict(module, load_state_dict(path), exclude), with errors that name the file. A prefix such as
 /// "module." is removed from the names in the file unless the names of the module have it.
 void load_weights(torch::nn::Module& module, const std::filesystem::path& path,
+                  const std::vector<std::string>& exclude = {});
+/// The same for a checkpoint that is open already.
+void load_weights(torch::nn::Module& module, Checkpoint checkpoint,
                   const std::vector<std::string>& exclude = {});
 
 /// Writes state_dict(module) to `file`; see save_safetensors().

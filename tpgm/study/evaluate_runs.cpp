@@ -102,15 +102,14 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].run) continue;
     const fs::path run = rows[i].path;
-    TORCH_CHECK(fs::exists(run / "best.safetensors") || fs::exists(run / "last.safetensors"),
-                "[eval] the run '", run.string(),
-                "' has not finished an epoch yet; continue it with tpgm train `resume`");
-    if (!fs::exists(run / "result.json"))
+    TORCH_CHECK(fs::exists(weights_of(run)) || fs::exists(last_weights_of(run)), "[eval] the run '",
+                run.string(), "' has not finished an epoch yet; continue it with tpgm train `resume`");
+    if (!is_finished(run))
       note(say,
            fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "
                        "does at the end",
                        run.string()));
-    recipes[i] = without(load_recipe(run / "recipe.toml").settings, Trait::kMachine);
+    recipes[i] = without(load_recipe(recipe_of(run)).settings, Trait::kMachine);
     if (elsewhere) {
       recipes[i] = without(recipes[i], Trait::kData);
     } else if (!first) {
@@ -193,7 +192,7 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
 
 GivenClassifier EvaluatedRow::open(const std::string& head, const Say& note) const {
   if (is_script(path)) return open_classifier(path, "", run ? "" : head, note);
-  const fs::path best = fs::path(path) / "best.safetensors";
+  const fs::path best = weights_of(path);
   return open_classifier(options.model, run && fs::exists(best) ? best.string() : path, run ? "" : head,
                          note);
 }

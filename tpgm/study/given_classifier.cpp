@@ -8,7 +8,6 @@
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/registry.h"
-#include "tpgm/text/zero_shot.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"
@@ -47,7 +46,7 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
                                                       at::Tensor(), ClassifierOptions());
   }
   if (use != HeadUse::kNever && !checkpoint.empty() && given.head.empty()) {
-    given.classes = keys::kClasses.of(Checkpoint(checkpoint).metadata());
+    given.classes = keys::kClasses.of(given.loaded.checkpoint->metadata());
     const int64_t outputs = given.loaded.model->num_classes();
     TORCH_CHECK(given.classes.empty() || static_cast<int64_t>(given.classes.size()) == outputs, "'",
                 checkpoint, "' says that it knows ", given.classes.size(), " classes, and its head has ",
@@ -69,7 +68,7 @@ std::vector<std::string> classes_for(const GivenClassifier& given, const std::st
   TORCH_CHECK(!data.classes().empty(), "'", data.where(),
               "' has images without labels; give class folders, a list or labelled shards");
   if (!given.head.empty()) {
-    if (auto classes = classes_by_folder(data, load_zero_shot(given.head).class_names)) return *classes;
+    if (auto classes = classes_by_folder(data, given.loaded.class_names)) return *classes;
     if (note) note("no folder is called as a class of the head is; they are matched by their order");
   }
   TORCH_CHECK(static_cast<int64_t>(data.classes().size()) == outputs, "the head has ", outputs, " classes, '",

@@ -281,7 +281,7 @@ class Runner {
     for (const auto& child : children_) {
       while (::waitpid(child.process, nullptr, 0) < 0 && errno == EINTR) {
       }
-      if (fs::exists(fs::path(jobs_[child.job].settings.at("output")) / "result.json")) ++done_;
+      if (is_finished(jobs_[child.job].settings.at("output"))) ++done_;
     }
     children_.clear();
   }

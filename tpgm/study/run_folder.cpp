@@ -117,7 +117,7 @@ void RunFolder::check_new(const fs::path& path) {
   if (!fs::exists(path, error)) return;
   TORCH_CHECK(fs::is_directory(path), "[train] `output` '", path.string(), "' is a file");
   if (is_run(path)) {
-    TORCH_CHECK(!fs::exists(path / "result.json"), "[train] `output` '", path.string(),
+    TORCH_CHECK(!is_finished(path), "[train] `output` '", path.string(),
                 "' holds a finished run; take another folder");
     TORCH_CHECK(false, "[train] `output` '", path.string(),
                 "' holds an unfinished run: continue it with `resume` ", path.string(),
@@ -140,7 +140,7 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
   write_file(path / "environment.json", to_text(environment));
-  write_file(path / "recipe.toml", to_toml(options));
+  write_file(recipe_of(path), to_toml(options));
   impl->open_logs(0, 0, 0);
   return RunFolder(std::move(impl));
 }
@@ -150,8 +150,7 @@ RunFolder RunFolder::open(const fs::path& path) {
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  TORCH_CHECK(!fs::exists(path / "result.json"), "[train] `resume` '", path.string(),
-              "': the run is finished");
+  TORCH_CHECK(!is_finished(path), "[train] `resume` '", path.string(), "': the run is finished");
   return RunFolder(std::move(impl));
 }
 
@@ -196,7 +195,7 @@ void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumber
 }
 
 void RunFolder::save_weights(const std::string& name, const NamedTensors& tensors, const Metadata& metadata) {
-  impl_->write_radii();  // those of the last act cannot be had again once its weights are there
+  impl_->write_radii();  // the radii of the final projection are lost once its weights are there
   save_safetensors(tensors, impl_->path / (name + ".safetensors"), metadata);
 }
 
@@ -212,7 +211,7 @@ fs::path RunFolder::save_text(const std::string& name, const std::string& text) 
 }
 
 void RunFolder::save_predictions(const NamedTensors& tests) {
-  save_safetensors(tests, impl_->path / "predictions.safetensors");
+  save_safetensors(tests, predictions_of(impl_->path));
 }
 
 void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
@@ -257,7 +256,7 @@ std::optional<RunFolder::State> RunFolder::load_state() {
 void RunFolder::finish(const Json& result) {
   impl_->write_radii();
   impl_->events->flush();
-  write_file(impl_->path / "result.json", text_of(result, 2) + "\n");
+  write_file(result_of(impl_->path), text_of(result, 2) + "\n");
   std::error_code ignored;
   fs::remove(state_path(), ignored);
 }

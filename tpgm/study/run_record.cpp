@@ -77,13 +77,24 @@ bool RunTest::same_data(const RunTest& other) const {
          scored_classes == other.scored_classes;
 }
 
+fs::path recipe_of(const fs::path& run) { return run / "recipe.toml"; }
+fs::path result_of(const fs::path& run) { return run / "result.json"; }
+fs::path weights_of(const fs::path& run) { return run / "best.safetensors"; }
+fs::path last_weights_of(const fs::path& run) { return run / "last.safetensors"; }
+fs::path predictions_of(const fs::path& run) { return run / "predictions.safetensors"; }
+
 bool is_run(const fs::path& path) {
   std::error_code ignored;
-  return fs::is_regular_file(path / "recipe.toml", ignored);
+  return fs::is_regular_file(recipe_of(path), ignored);
+}
+
+bool is_finished(const fs::path& run) {
+  std::error_code ignored;
+  return fs::exists(result_of(run), ignored);
 }
 
 std::optional<RunResult> read_result(const fs::path& run) {
-  return read_json(run / "result.json", "it has no tests", [](const Json& json) {
+  return read_json(result_of(run), "it has no tests", [](const Json& json) {
     RunResult result;
     for (const auto& test : json.at("tests"))
       result.tests.push_back({test.at("name").get<std::string>(), test.at("id").get<bool>(),

@@ -64,8 +64,18 @@ struct EpochHistory {
   std::string csv;  ///< the text of the file; equal for runs that were trained alike
 };
 
-/// True if the folder is that of a run: it has a recipe.toml.
+/// Files of the run in the folder that other code opens: the effective recipe; the result of a finished run; the weights of the best epoch,
+/// which are the result once the run is finished; those of the last epoch; the predicted classes of the tests.
+std::filesystem::path recipe_of(const std::filesystem::path& run);
+std::filesystem::path result_of(const std::filesystem::path& run);
+std::filesystem::path weights_of(const std::filesystem::path& run);
+std::filesystem::path last_weights_of(const std::filesystem::path& run);
+std::filesystem::path predictions_of(const std::filesystem::path& run);
+
+/// True if the folder is that of a run: it has a recipe.
 bool is_run(const std::filesystem::path& path);
+/// True if the run in the folder is finished: it has a result.json.
+bool is_finished(const std::filesystem::path& run);
 
 /// Each reads a file of the run in the folder. Empty if the file does not exist. Throws, naming the file, if
 /// it is damaged.

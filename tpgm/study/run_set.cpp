@@ -65,20 +65,22 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
   return all;
 }
 
-Settings identity_of(const Settings& settings, int depth) {
-  Settings result;
-  for (const auto& [key, value] : without(settings, Trait::kCircumstance)) {
-    if (key == "weights" && !value.empty() && depth < kDeepest) {
-      const fs::path start = is_run(value) ? fs::path(value) : fs::path(value).parent_path();
-      if (is_run(start)) {
-        for (const auto& [own, of_start] :
-             identity_of(load_recipe(start / "recipe.toml").settings, depth + 1))
-          result["weights." + own] = of_start;
-        continue;
-      }
-    }
-    result[key] = value;
-  }
+// The options of a run, with those options of its method that its version of the recipe did not have yet.
+TrainOptions options_of(const fs::path& run) {
+  auto options = make_options(load_recipe(recipe_of(run)).settings);
+  add_method_defaults(options);
+  return options;
+}
+
+Settings identity_of(const TrainOptions& options, int depth) {
+  Settings result = without(to_settings(options), Trait::kCircumstance);
+  if (!options.model_ema) result.erase("model-ema-warmup");
+  if (options.weights.empty() || depth == kDeepest) return result;
+  const fs::path weights = options.weights;
+  const fs::path start = is_run(weights) ? weights : weights.parent_path();
+  if (!is_run(start)) return result;
+  result.erase("weights");
+  for (const auto& [key, value] : identity_of(options_of(start), depth + 1)) result["weights." + key] = value;
   return result;
 }
 
@@ -139,7 +141,7 @@ std::string setting_text(const std::string& key, const std::string& value) {
 // Rows that would be called alike get the settings that tell them apart: the fewest, those of methods first.
 void tell_apart(const std::vector<ReportRow*>& rows) {
   std::vector<Settings> all;
-  for (const auto* row : rows) all.push_back(identity_settings(row->run().settings));
+  for (const auto* row : rows) all.push_back(identity_settings(row->run().options));
   std::map<std::string, size_t> values;  // how many different ones a key has
   for (const auto& settings : all) {
     for (const auto& [key, value] : settings) values[key] = 0;
@@ -158,9 +160,9 @@ void tell_apart(const std::vector<ReportRow*>& rows) {
     if (count > 1) keys.push_back(key);
   }
   const auto& own = rows.front()->run().options.method_options;
-  const auto is_own = [&](std::string key) {
-    std::replace(key.begin(), key.end(), '-', '_');
-    return own.contains(key);
+  const auto is_own = [&](const std::string& key) {
+    return std::any_of(own.begin(), own.end(),
+                       [&](const auto& item) { return option_key(item.first) == key; });
   };
   std::stable_sort(keys.begin(), keys.end(), [&](const auto& a, const auto& b) {
     return std::tuple(!is_own(a), a.starts_with("weights."), a != "lr", values[b]) <
@@ -187,8 +189,7 @@ void tell_apart(const std::vector<ReportRow*>& rows) {
 }
 
 FinishedRun load_run(const fs::path& path, const RunResult& result) {
-  FinishedRun run{path, load_recipe(path / "recipe.toml").settings, {}, result};
-  run.options = make_options(run.settings);
+  FinishedRun run{path, options_of(path), result};
   for (const auto& test : result.tests)
     TORCH_CHECK(std::isfinite(test.top1), "[report] '", shown(path), "': no image of a test could be read");
   return run;
@@ -255,7 +256,7 @@ double method_number(const TrainOptions& options, const std::string& key) {
   return found == options.method_options.end() ? 0 : to_number(found->second);
 }
 
-Settings identity_settings(const Settings& settings) { return identity_of(settings, 0); }
+Settings identity_settings(const TrainOptions& options) { return identity_of(options, 0); }
 
 RunSet load_runs(const std::vector<fs::path>& paths) {
   RunSet set;
@@ -274,7 +275,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   std::map<Settings, size_t> places;
   for (auto& run : runs) {
     order_tests(run, runs.front());
-    const auto [at, fresh] = places.emplace(identity_settings(run.settings), set.rows.size());
+    const auto [at, fresh] = places.emplace(identity_settings(run.options), set.rows.size());
     if (fresh) set.rows.emplace_back();
     auto& row = set.rows[at->second];
     const auto same = std::find_if(row.runs.begin(), row.runs.end(),

@@ -14,8 +14,7 @@ namespace tpgm {
 
 struct FinishedRun {
   std::filesystem::path path;
-  Settings settings;     ///< of its recipe.toml
-  TrainOptions options;  ///< the same settings, parsed
+  TrainOptions options;  ///< of its recipe, with all options of its method
   RunResult result;
 };
 
@@ -44,9 +43,10 @@ struct RunSet {
 /// finished, or if runs were tested on different data, naming two of them.
 RunSet load_runs(const std::vector<std::filesystem::path>& paths);
 
-/// The settings that identify a run: those without Trait::kCircumstance. If it started from another run
-/// (`weights`), the settings of that run replace its path.
-Settings identity_settings(const Settings& settings);
+/// The settings that identify a run: those without Trait::kCircumstance, each with the value that the run had,
+/// whether its recipe names it or not. If it started from another run (`weights`), the settings of that run
+/// replace its path.
+Settings identity_settings(const TrainOptions& options);
 
 /// NaN if the text is not a number.
 double to_number(const std::string& text);

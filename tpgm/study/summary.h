@@ -36,9 +36,8 @@ const SummaryRow* chosen(const std::vector<SummaryRow>& rows, RowKind kind);
 /// A paragraph of about a hundred words:
 ///   - what fine-tuning changed, in distribution and out of distribution;
 ///   - TPGM and TPGM-C, as chosen on selection data, compared with it;
-///   - WISE: the point of its curve with the best OOD accuracy whose ID accuracy is not below that of TPGM,
-///   or else the
-///     nearest point;
+///   - WISE: the point of its curve with the best OOD accuracy whose ID accuracy is not below that of TPGM, or
+///     else the nearest point;
 ///   - the best rows;
 ///   - which differences are noise: below two standard errors.
 /// Leaves out rows that are not there. Empty if there is only one row, or none with numbers.

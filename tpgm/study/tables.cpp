@@ -63,7 +63,7 @@ std::optional<PaperNumber> parse_cell(const std::string& text, const std::string
 }
 
 // "tpgm:mu=0.1,norm=l2": the recipe tpgm.toml with these.
-Recipe recipe_of(const std::string& variant, const fs::path& folder, const std::string& where) {
+Recipe recipe_named(const std::string& variant, const fs::path& folder, const std::string& where) {
   const size_t colon = variant.find(':');
   const fs::path file = folder / (variant.substr(0, colon) + ".toml");
   if (!fs::is_regular_file(file)) {
@@ -155,7 +155,7 @@ PaperTable load_table(const fs::path& folder, const std::string& name) {
                 " columns; put a recipe with several options in quotes: \"tpgm:mu=0.1,norm=l2\"");
     TORCH_CHECK(!fields[0].empty() && !fields[1].empty(), "[reproduce] ", where,
                 ": a row needs a label and a recipe");
-    PaperRow row{fields[0], fields[1], recipe_of(fields[1], folder, where), {}};
+    PaperRow row{fields[0], fields[1], recipe_named(fields[1], folder, where), {}};
     for (size_t i = 2; i < fields.size(); ++i) row.numbers.push_back(parse_cell(fields[i], where));
     table.rows.push_back(std::move(row));
   }

@@ -146,11 +146,12 @@ ModelSetup load_with_text(const TrainOptions& options, const std::vector<std::st
 }
 
 // The checkpoint's own head, or one of a file, for the classes of the data.
-void match_head(const TrainOptions& options, const Dataset& data, const Checkpoint* checkpoint,
+void match_head(const TrainOptions& options, const Dataset& data, const LoadedClassifier& loaded,
                 ModelSetup& setup) {
   const auto& wanted = data.classes();
   if (options.head.is(Kind::kCheckpoint)) {
-    const auto known = checkpoint ? keys::kClasses.of(checkpoint->metadata()) : std::vector<std::string>();
+    const auto known =
+        loaded.checkpoint ? keys::kClasses.of(loaded.checkpoint->metadata()) : std::vector<std::string>();
     if (!known.empty()) {
       setup.model = with_rows(*setup.model, known, wanted, options.checkpoint);
       if (known.size() > wanted.size())
@@ -159,7 +160,7 @@ void match_head(const TrainOptions& options, const Dataset& data, const Checkpoi
       return;
     }
   } else if (options.class_list.empty()) {
-    if (auto names = classes_by_folder(data, load_zero_shot(options.head.file).class_names)) {
+    if (auto names = classes_by_folder(data, loaded.class_names)) {
       setup.classes = *names;
       return;
     }
@@ -211,7 +212,7 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
   add_notes(options.checkpoint, loaded.notes, result.notes);
   result.model = loaded.model;
   result.metadata = loaded.metadata;
-  if (!head.is(Kind::kFresh)) match_head(options, data, checkpoint, result);
+  if (!head.is(Kind::kFresh)) match_head(options, data, loaded, result);
   return result;
 }
 

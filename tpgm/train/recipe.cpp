@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <type_traits>
 
 #include "tpgm/base/untrusted.h"
@@ -15,6 +17,27 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
+constexpr std::array<std::string_view, 1> kNewerThan010 = {"model-ema-warmup"};
+
+bool written_by_010(const Settings& settings) {
+  bool all = true;
+  const TrainOptions defaults;
+  TrainOptions::fields(
+      [&](const char*, const char* key, Trait, const char*, const auto&) {
+        const bool newer = std::find(kNewerThan010.begin(), kNewerThan010.end(), key) != kNewerThan010.end();
+        all = all && settings.contains(key) != newer;
+      },
+      defaults);
+  return all;
+}
+
+// Says what was the only behaviour of the version that wrote the recipe, where today's default is another.
+void complete_older(Settings& settings) {
+  if (settings.contains("model-ema") && settings.at("model-ema") == "true" && written_by_010(settings))
+    settings["model-ema-warmup"] = "false";
+}
 
 Recipe load(const fs::path& file, int depth) {
   const std::string where = fmt::format("'{}': ", printable(file.string(), kMaxPath));
@@ -40,6 +63,7 @@ Recipe load(const fs::path& file, int depth) {
       recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
     }
   }
+  complete_older(recipe.settings);
   recipe.settings.merge(base.settings);
   if (recipe.sweep.empty()) recipe.sweep = base.sweep;
   if (recipe.seeds.empty()) recipe.seeds = base.seeds;

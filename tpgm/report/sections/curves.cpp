@@ -25,7 +25,7 @@ struct Curve {
 };
 
 double value_of(const ReportRow& row, const std::string& key) {
-  const auto settings = identity_settings(row.run().settings);
+  const auto settings = identity_settings(row.run().options);
   const auto found = settings.find(key);
   return found == settings.end() ? std::numeric_limits<double>::quiet_NaN() : to_number(found->second);
 }
@@ -35,7 +35,7 @@ Curve longest(const std::vector<const ReportRow*>& rows) {
   Curve best;
   std::set<std::string> keys;
   for (const auto* row : rows) {
-    for (const auto& [key, value] : identity_settings(row->run().settings)) {
+    for (const auto& [key, value] : identity_settings(row->run().options)) {
       if (std::isfinite(to_number(value))) keys.insert(key);
     }
   }
@@ -44,7 +44,7 @@ Curve longest(const std::vector<const ReportRow*>& rows) {
   for (const auto& key : order) {
     std::map<Settings, std::vector<const ReportRow*>> alike;
     for (const auto* row : rows) {
-      auto rest = identity_settings(row->run().settings);
+      auto rest = identity_settings(row->run().options);
       if (!std::isfinite(value_of(*row, key))) continue;
       rest.erase(key);
       alike[rest].push_back(row);
@@ -131,13 +131,12 @@ class Plane {
 
 // The fine-tuned model that WISE's curve ends in: the run it started from, or one trained as it was.
 const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
-  const auto& settings = wise.rows.front()->run().settings;
-  const auto start = settings.find("weights");
+  const auto& options = wise.rows.front()->run().options;
   for (const auto& row : runs.rows) {
     if (row.kind != RowKind::kFt) continue;
-    if (start != settings.end() && !start->second.empty()) {
+    if (!options.weights.empty()) {
       std::error_code ignored;
-      const std::filesystem::path path = start->second;
+      const std::filesystem::path path = options.weights;
       for (const auto& run : row.runs) {
         if (std::filesystem::equivalent(run.path, is_run(path) ? path : path.parent_path(), ignored))
           return &row;
@@ -145,8 +144,8 @@ const ReportRow* end_of(const Curve& wise, const RunSet& runs) {
       continue;
     }
     bool same = true;
-    const auto theirs = identity_settings(row.run().settings);
-    for (const auto& [key, value] : identity_settings(settings)) {
+    const auto theirs = identity_settings(row.run().options);
+    for (const auto& [key, value] : identity_settings(options)) {
       const auto found = theirs.find(key);
       same = same && (key == "method" || found == theirs.end() || found->second == value);
     }

@@ -40,10 +40,10 @@ std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& t
   std::vector<Player> players;
   std::vector<std::string> order;
   for (const auto* row : main_rows(runs)) {
-    const fs::path file = row->run().path / "predictions.safetensors";
+    const fs::path file = predictions_of(row->run().path);
     if (!fs::exists(file)) continue;
     // Numbers of classes mean the same where the classes are in one order.
-    const auto classes = keys::kClasses.of(SafetensorsFile(row->run().path / "best.safetensors").metadata());
+    const auto classes = keys::kClasses.of(SafetensorsFile(weights_of(row->run().path)).metadata());
     if (players.empty()) order = classes;
     if (classes != order) continue;
     Player player{row, SafetensorsFile(file).tensors()};

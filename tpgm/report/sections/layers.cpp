@@ -165,7 +165,7 @@ const Origin& Origins::of(const FinishedRun& run) {
   options.lp_lr.reset();
   options.epochs = options.warmup_epochs = options.patience = 0;
   options.device = c10::kCPU;
-  Settings key = only(run.settings, Trait::kModel | Trait::kData);
+  Settings key = only(to_settings(run.options), Trait::kModel | Trait::kData);
   if (options.checkpoint.empty()) key["seed"] = to_text(options.seed);  // then the weights are drawn
   for (const auto& [opened, origin] : opened_) {
     if (opened == key) return origin;
@@ -226,7 +226,7 @@ Section distance_section(const RunSet& runs, Origins& origins) {
   for (const auto* row : main_rows(runs)) {
     if (row->is_anchor()) continue;
     const auto& origin = origins.of(row->run());
-    const fs::path best = row->run().path / "best.safetensors";
+    const fs::path best = weights_of(row->run().path);
     if (!origin.model || !fs::exists(best)) {
       trouble.push_back(origin.model ? fmt::format("{}: there is no '{}' any more", row->name, best.string())
                                      : fmt::format("{}: {}", row->name, origin.trouble));

@@ -94,15 +94,15 @@ Section recipe_section(const RunSet& runs) {
   section.blocks.emplace_back(
       Paragraph{fmt::format("The recipe of a run is all it takes: tpgm train -c {} -o again makes it once "
                             "more (to the last bit on the CPU, and on CUDA with --deterministic).",
-                            printable((first.run().path / "recipe.toml").string(), kMaxPath))});
+                            printable(recipe_of(first.run().path).string(), kMaxPath))});
   if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
-  const auto recipe = read_text(first.run().path / "recipe.toml").value_or("");
+  const auto recipe = read_text(recipe_of(first.run().path)).value_or("");
   section.blocks.emplace_back(Code{fmt::format("Recipe of {}", first.name), recipe, true});
   for (const auto& row : runs.rows) {
     if (&row == &first) continue;
-    section.blocks.emplace_back(
-        Code{fmt::format("{}: what differs from it", row.name),
-             difference(read_text(row.run().path / "recipe.toml").value_or(""), recipe), true});
+    section.blocks.emplace_back(Code{fmt::format("{}: what differs from it", row.name),
+                                     difference(read_text(recipe_of(row.run().path)).value_or(""), recipe),
+                                     true});
   }
   return section;
 }
