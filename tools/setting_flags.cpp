@@ -29,20 +29,17 @@ const char* cli_type() {
   }
 }
 
-// Without the key at the front of the message, where CLI11 puts the flag.
-CLI::Validator checks(const std::string& key) {
-  const auto check = [key](std::string& text) {
-    try {
-      make_options({{key, text}});
-    } catch (const c10::Error& error) {
-      std::string message = error_text(error);
-      const std::string name = "`" + key + "`";
-      if (message.starts_with(name)) message = message.substr(name.size());
-      return message.substr(std::min(message.find_first_not_of(": "), message.size()));
-    }
-    return std::string();
-  };
-  return {check, ""};
+// What is wrong with a value; empty if nothing is. Without the key at the front, where CLI11 puts the flag.
+std::string complaint(const std::string& key, const std::string& text) {
+  try {
+    make_options({{key, text}});
+  } catch (const c10::Error& error) {
+    std::string message = error_text(error);
+    const std::string name = "`" + key + "`";
+    if (message.starts_with(name)) message = message.substr(name.size());
+    return message.substr(std::min(message.find_first_not_of(": "), message.size()));
+  }
+  return "";
 }
 
 /// An option of one or several methods, with the help of each.
@@ -71,7 +68,13 @@ CLI::Option* SettingFlags::add_option(CLI::App& app, const std::string& names, c
     flag.option = app.add_flag(fmt::format("{},!--{}", names, off), flag.on,
                                fmt::format("{}; default: {}", text, to_text(value)));
   } else {
-    flag.option = app.add_option(names, flag.text, text)->type_name(cli_type<T>())->check(checks(key));
+    // CLI11 checks the items of a list one by one, but its callback gets them joined.
+    const auto set = [key, &flag](const std::string& joined) {
+      flag.text = joined;
+      if (const auto wrong = complaint(key, joined); !wrong.empty())
+        throw CLI::ValidationError("--" + key, wrong);
+    };
+    flag.option = app.add_option_function<std::string>(names, set, text)->type_name(cli_type<T>());
     if constexpr (kIsVector<T>) flag.option->join(',');
     flag.option->default_str(to_text(value));
   }

@@ -173,7 +173,7 @@ TEST_F(Convert, RenamesThatCannotBe) {
     return refused(input, ConvertOptions().renames(renames));
   };
   auto text = message({{"enc.*", "x.*"}});
-  EXPECT_TRUE(contains(text, "rename 'enc.*=x.*' matches no name") && contains(text, "the nearest is"))
+  EXPECT_TRUE(contains(text, "`rename` 'enc.*=x.*' matches no name") && contains(text, "the nearest is"))
       << text;
   text = message({{"head.bias", "b"}, {"head.*", "x.*"}});  // gone by then
   EXPECT_TRUE(contains(text, "'head.*=x.*' matches no name")) << text;

@@ -450,7 +450,7 @@ class Folders(TrainCommand):
                           [classes[last - classes.index(name)] for name in predictions]))
         names.write_text("\n".join(classes[1:]))
         self.assertIn(f"the head has {len(classes)} classes, --class-list",
-                      self.refused(1, *common, "--class-list", names))
+                      self.error(1, *common, "--class-list", names))
 
     def test_tensorboard(self):
         wanted = ("train/loss", "train/lr", "selection/accuracy", "test/home", "test/away", "ratios")
@@ -516,6 +516,9 @@ class Recipes(TrainCommand):
         plan = self.plan("-c", recipe, "--lr", "1", "-b", "8", "--aug", "--test", "away", "--mu", "0.5")
         self.assertEqual((plan["lr"], plan["epochs"], plan["batch-size"], plan["no-aug"]), ("1", "3", "8", "false"))
         self.assertEqual((plan["test"], plan["mu"]), ('["away"]', '"0.5"'))
+        # A list is checked as a whole.
+        plan = self.plan("-c", recipe, "--opt-betas", "0.8,0.95", "--crop-scale", "0.5,1", "--mean", "0.5,0.4,0.3")
+        self.assertEqual((plan["opt-betas"], plan["crop-scale"], plan["mean"]), ("[0.8, 0.95]", "[0.5, 1]", "[0.5, 0.4, 0.3]"))
 
     def test_mistakes(self):
         for text, said in (
@@ -553,6 +556,7 @@ class Recipes(TrainCommand):
                 (2, "did you mean '--batch-size'?", ("--batch_sise=3",), {}),
                 (2, "--epochs: must be int, not '1.5'", (), {"epochs": "1.5"}),
                 (2, "must be sgd|adam|adamw, not 'rmsprop'", ("--opt", "rmsprop"), {}),
+                (2, "--opt-betas: 1 numbers; expected 2", ("--opt-betas", "0.9"), {}),
                 (1, "Did you mean 'home'?", (), {"train": "hme"}),
                 (1, "Did you mean 'away'?", (), {"test": "awy"}),
                 (1, "there is no '/nowhere'", (), {"data_dir": "/nowhere"}),

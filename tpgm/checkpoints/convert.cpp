@@ -78,10 +78,10 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
     if (!options.only().empty() && !matches_any(options.only(), name)) continue;
     if (!matches_any(options.exclude(), name)) names.emplace_back(name, name);
   }
-  TORCH_CHECK(!names.empty() || input.names().empty(), "'only' and 'exclude' leave nothing of '",
+  TORCH_CHECK(!names.empty() || input.names().empty(), "`only` and `exclude` leave nothing of '",
               input.path().string(), "'");
   for (const auto& [from, to] : options.renames()) {
-    TORCH_CHECK(stars(to) <= stars(from), "rename '", from, "=", to, "' has more stars on the right");
+    TORCH_CHECK(stars(to) <= stars(from), "`rename` '", from, "=", to, "' has more stars on the right");
     bool used = false;
     for (auto& [old, name] : names) {
       if (const auto texts = match(from, name)) {
@@ -91,7 +91,7 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
     }
     std::vector<std::string> current;
     for (const auto& each : names) current.push_back(each.second);
-    TORCH_CHECK(used, "rename '", from, "=", to, "' matches no name; the nearest is '",
+    TORCH_CHECK(used, "`rename` '", from, "=", to, "' matches no name; the nearest is '",
                 nearest(from, current), "'");
   }
   std::set<std::string> seen;

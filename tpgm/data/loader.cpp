@@ -98,7 +98,7 @@ class Loader::Impl {
     } catch (const std::system_error& error) {
       stop();
       TORCH_CHECK(false, "[Loader] cannot start ", options_.workers(), " threads (", error.what(),
-                  "); ask for fewer, with -j");
+                  "); ask for fewer with `workers`");
     }
   }
 
