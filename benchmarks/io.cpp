@@ -145,7 +145,7 @@ void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, 
 }  // namespace
 
 IoReport measure_io(const IoOptions& options) {
-  const Scratch folder(options.folder, "bench io");
+  const Scratch folder(options.folder);
   const fs::path a = folder.path() / "a.safetensors", b = folder.path() / "b.safetensors",
                  out = folder.path() / "out.safetensors";
   constexpr int64_t kMade = 2, kMeasured = 6;

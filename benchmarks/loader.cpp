@@ -101,7 +101,7 @@ Image make_image(int64_t index) {
 /// The same images in class folders and in shards, and lists of them; removed with the object.
 class Files {
  public:
-  explicit Files(const LoaderBenchOptions& options) : folder_(options.folder, "bench loader") {
+  explicit Files(const LoaderBenchOptions& options) : folder_(options.folder) {
     fs::create_directories(shards());
     make_images(options);
   }

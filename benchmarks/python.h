@@ -10,9 +10,9 @@ namespace tpgm::benchmarks {
 /// The path, quoted for sh.
 std::string in_shell(const std::filesystem::path& path);
 
-/// Throws, for the command `call`, unless the script exists and `python` is a Python that has the modules.
+/// Throws unless the script exists and `python` is a Python that has the modules.
 /// The modules are searched and not imported, which would take seconds.
-void check_python(const std::string& call, const std::string& python, const std::filesystem::path& script,
+void check_python(const std::string& python, const std::filesystem::path& script,
                   const std::vector<std::string>& modules);
 
 /// The status of pclose() as text: "exit status 1".

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <string>
 
 namespace tpgm::benchmarks {
 
@@ -11,8 +10,7 @@ namespace tpgm::benchmarks {
 /// interrupted or crashes: a shell waits for its end, so that no gigabytes are left.
 class Scratch {
  public:
-  /// `call` is the prefix of messages: "bench io".
-  Scratch(const std::filesystem::path& parent, const std::string& call);
+  explicit Scratch(const std::filesystem::path& parent);
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

@@ -15,6 +15,7 @@
 #include "benchmarks/our_step.h"
 #include "benchmarks/rival.h"
 #include "tpgm/core/torch_error.h"
+#include "tpgm/methods/registry.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm::benchmarks {
@@ -249,10 +250,10 @@ std::vector<MethodRow> rows_of(const std::vector<std::string>& methods, int64_t 
   };
   add("ft", "plain", 0);
   for (const auto& method : methods) {
-    if (method == "tpgm") {
+    if (const auto* info = find_method(method); info != nullptr && info->radius_updates) {
       const int64_t quarter = std::max<int64_t>(1, batch_size / 4);
       for (const int64_t radius : {quarter, batch_size})
-        add(method, fmt::format("tpgm, radius batch {}", radius), radius);
+        add(method, fmt::format("{}, radius batch {}", method, radius), radius);
     } else if (method != "ft") {
       add(method, method, 0);
     }

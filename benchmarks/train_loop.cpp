@@ -82,7 +82,7 @@ LoopTimes measure_loop(const StepOptions& options, const StepSetting& setting) {
                              return batch;
                            },
                            {}};
-  const Scratch scratch(options.folder, "bench loop");
+  const Scratch scratch(options.folder);
   auto folder = RunFolder::create(scratch.path() / "run", setup.options, {});
   TrainCallbacks callbacks;
   callbacks.progress = [](const TrainProgress&) {};

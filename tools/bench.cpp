@@ -96,16 +96,16 @@ int bench_projection(const ProjectionArguments& args) {
 
 }  // namespace
 
-std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
-                                 const std::string& name, const std::vector<std::string>& modules) {
+std::filesystem::path find_rival(const std::string& python, const std::string& given, const std::string& name,
+                                 const std::vector<std::string>& modules) {
   if (python.empty()) return {};
   std::filesystem::path script = given;
   for (const auto& folder : shared_folders("benchmarks/rivals")) {
     if (script.empty() && std::filesystem::exists(folder / name)) script = folder / name;
   }
-  TORCH_CHECK(!script.empty(), "[", call, "] there is no benchmarks/rivals/", name,
+  TORCH_CHECK(!script.empty(), "there is no benchmarks/rivals/", name,
               " beside the program; say where it is with --rival");
-  benchmarks::check_python(call, python, script, given.empty() ? modules : std::vector<std::string>());
+  benchmarks::check_python(python, script, given.empty() ? modules : std::vector<std::string>());
   return script;
 }
 

@@ -27,8 +27,8 @@ auto with_progress(const std::string& what, Options options, Measure&& measure) 
 
 /// The script of the rival: `given`, or the one called `name` that comes with tpgm; empty without a Python.
 /// Throws if the script or the Python is missing, or if the Python lacks one of the `modules`.
-std::filesystem::path find_rival(const std::string& call, const std::string& python, const std::string& given,
-                                 const std::string& name, const std::vector<std::string>& modules);
+std::filesystem::path find_rival(const std::string& python, const std::string& given, const std::string& name,
+                                 const std::vector<std::string>& modules);
 
 /// Adds `--rival`.
 void add_rival(CLI::App& app, std::string& path, const std::string& name);

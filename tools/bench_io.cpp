@@ -29,7 +29,7 @@ int bench_io(const IoArguments& args) {
       .gigabytes = args.gigabytes,
       .repeats = args.repeats,
       .python = args.python,
-      .rival = find_rival("bench io", args.python, args.rival, "io.py", {"torch", "safetensors"}),
+      .rival = find_rival(args.python, args.rival, "io.py", {"torch", "safetensors"}),
       .progress = {}};
   const auto report = with_progress("tpgm bench io", options, benchmarks::measure_io);
   if (args.json) {

@@ -122,8 +122,7 @@ Run configure_bench_loader(CLI::App& app) {
   return [args] {
     auto options = args->options;
     options.folder = args->folder;
-    options.rival =
-        find_rival("bench loader", options.python, args->rival, "loader.py", {"torch", "torchvision", "PIL"});
+    options.rival = find_rival(options.python, args->rival, "loader.py", {"torch", "torchvision", "PIL"});
     const auto report = with_progress("tpgm bench loader", options, benchmarks::measure_loader);
     if (args->json) {
       fmt::print("{}\n", as_json(options, report).dump(2));

@@ -253,12 +253,13 @@ class BenchStep(ModelsCommand):
         self.assertIn("neither --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
         self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
-        self.assertIn("'/nowhere/python' is no Python", self.error(1, *self.SMALL, "--compare", "--python", "/nowhere/python"))
+        self.assertIn("--python '/nowhere/python' does not run as Python 3",
+                      self.error(1, *self.SMALL, "--compare", "--python", "/nowhere/python"))
         self.assertIn("there is no '/nowhere.py'", self.error(1, *self.SMALL, "--python", sys.executable, "--rival", "/nowhere.py"))
         lacking = self.folder / "python"
         lacking.write_text(f"#!/bin/sh\nexec '{sys.executable}' -ES \"$@\"\n")  # without packages
         lacking.chmod(0o755)
-        self.assertIn("has no torch, safetensors, timm; pip install", self.error(1, *self.SMALL, "--python", lacking))
+        self.assertIn("has no torch, safetensors, timm; all rivals together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
         self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):
