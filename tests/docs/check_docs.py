@@ -107,6 +107,12 @@ class Docs(unittest.TestCase):
                 if anchor and target.suffix == ".md":
                     self.assertIn(anchor, set(anchors(target)), where)
 
+    def test_cli_md_is_what_help_says(self):
+        made = subprocess.run([sys.executable, ROOT / "scripts/generate_cli_docs", COMMAND], check=True,
+                              capture_output=True, text=True).stdout
+        self.assertEqual((ROOT / "docs/cli.md").read_text(encoding="utf-8"), made,
+                         "make docs, or: scripts/generate_cli_docs build/bin/tpgm > docs/cli.md")
+
     def test_the_index_has_every_page(self):
         folder = ROOT / "docs"
         text = (folder / "README.md").read_text(encoding="utf-8")
