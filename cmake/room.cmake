@@ -21,6 +21,9 @@ tpgm_precompiled_header(tpgm_modules <ATen/ATen.h> <torch/nn/module.h> <torch/op
 # A file also pays for what it includes beyond that and for each template it uses, so that several files are compiled
 # as one. Their names in anonymous namespaces must differ then, and no file may have a `using namespace`.
 option(TPGM_UNITY "Compile up to eight files at once: half the time for a whole build, more for one changed file" ON)
+if(TPGM_UNITY)  # a class in a .cpp file may use its anonymous namespace; GCC takes included files for headers
+  target_compile_options(tpgm_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endif()
 
 function(tpgm_precompile target header)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:tpgm_flags>)

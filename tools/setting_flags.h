@@ -10,7 +10,7 @@
 
 namespace tpgm::tools {
 
-/// Types, defaults and checks are those of TrainOptions. Lists are separated by commas or spaces. A switch
+/// Types, defaults and checks are those of TrainOptions. Lists are separated by commas. A switch
 /// has two flags, such as --amp and --no-amp.
 class SettingFlags {
  public:

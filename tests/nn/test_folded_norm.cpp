@@ -17,7 +17,7 @@ using torch::Tensor;
 
 constexpr double kEps = 1e-5;
 
-/// Convolutions of random shapes with their norms, leaves that take gradients.
+// Convolutions of random shapes with their norms, leaves that take gradients.
 std::vector<NormToFold> random_norms(int count) {
   std::mt19937 random(3);
   const auto draw = [&](int64_t low, int64_t high) {
@@ -48,7 +48,7 @@ std::vector<NormToFold> in(const std::vector<NormToFold>& norms, torch::Device d
   return result;
 }
 
-/// A loss that sees all results but the weights of the second and the shift of the third, and its gradients.
+// A loss that sees all results but the weights of the second and the shift of the third, and its gradients.
 struct Seen {
   std::vector<Tensor> results, gradients;
 };
@@ -57,7 +57,7 @@ Seen seen(const std::vector<NormToFold>& norms, const std::vector<FoldedNorms::F
   Seen result;
   std::vector<Tensor> leaves;
   Tensor loss;
-  for (std::size_t i = 0; i < norms.size(); ++i) {
+  for (size_t i = 0; i < norms.size(); ++i) {
     const auto see = [&](const Tensor& tensor) {
       result.results.push_back(tensor.detach());
       const auto factor = torch::cos(torch::arange(tensor.numel(), tensor.options().dtype(torch::kDouble)));
@@ -83,7 +83,7 @@ std::vector<FoldedNorms::Folded> literal(const std::vector<NormToFold>& norms) {
 
 void expect_alike(const std::vector<Tensor>& ours, const std::vector<Tensor>& theirs, double tolerance) {
   ASSERT_EQ(ours.size(), theirs.size());
-  for (std::size_t i = 0; i < ours.size(); ++i) {
+  for (size_t i = 0; i < ours.size(); ++i) {
     // Nothing may stand for a gradient of zeros.
     const Tensor wanted = theirs[i].defined() ? theirs[i].cpu().to(torch::kDouble) : Tensor();
     if (!ours[i].defined()) {
@@ -166,7 +166,7 @@ TEST_P(FoldedConv, IsTheConvolutionAndItsNorm) {
   at::globalContext().setAllowTF32CuDNN(tf32);
 }
 
-/// The gradients of all parameters in evaluation, and what the loss was.
+// The gradients of all parameters in evaluation, and what the loss was.
 std::vector<Tensor> evaluated(ResNet& model, const Tensor& images, bool amp) {
   model.eval();
   std::optional<Autocast> autocast;
@@ -215,7 +215,7 @@ TEST_P(FoldedConv, AWholeNetworkHasTheGradientsOfItsOperations) {
     model.to(torch::kDouble);
     const auto expected = evaluated(model, images.to(torch::kDouble), false);
     expect_alike(ours, expected, 1e-4);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
+    for (size_t i = 0; i < expected.size(); ++i) {
       const auto wanted = expected[i].cpu();
       EXPECT_LT((in_bf16[i].cpu().to(torch::kDouble) - wanted).norm().item<double>(),
                 (device().is_cuda() ? 0.2 : 1e-4) * wanted.norm().item<double>())

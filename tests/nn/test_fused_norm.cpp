@@ -32,7 +32,7 @@ std::string name_of(const Case& each) {
                      each.two_readers ? " two readers" : "");
 }
 
-/// Every kind of operation on random shapes, channels in eights.
+// Every kind of operation on random shapes, channels in eights.
 std::vector<Case> random_cases(int64_t most_channels) {
   std::mt19937 random(7);
   const auto draw = [&](int64_t low, int64_t high) {
@@ -57,7 +57,7 @@ std::vector<Case> random_cases(int64_t most_channels) {
   return cases;
 }
 
-/// Everything that goes in, and the gradient that comes back.
+// Everything that goes in, and the gradient that comes back.
 struct Inputs {
   Tensor x, residual;
   NormTensors norm;
@@ -86,7 +86,7 @@ struct Inputs {
     if (each.two_readers) grad_second = map(height, width);
   }
 
-  /// A copy of other values or elsewhere; gradients flow to it.
+  // A copy of other values or elsewhere; gradients flow to it.
   Inputs to(torch::Device device, torch::ScalarType type) const {
     Inputs copy = *this;
     const auto wide = type == torch::kDouble ? torch::kDouble : torch::kFloat;

@@ -30,7 +30,7 @@ class Products : public OnDevice {
 
   int64_t one_of(const std::vector<int64_t>& choices) { return choices[random_() % choices.size()]; }
 
-  /// [rows, cols] as it lies by itself, transposed, as columns of something wider, or every second row.
+  // [rows, cols] as it lies by itself, transposed, as columns of something wider, or every second row.
   Tensor matrix(int64_t rows, int64_t cols, at::ScalarType type) {
     const auto make = [&](int64_t r, int64_t c) { return at::randn({r, c}).to(device(), type); };
     switch (random_() % 5) {
@@ -45,14 +45,14 @@ class Products : public OnDevice {
     }
   }
 
-  /// On the CPU bf16 is ATen's, and dies where a virtual machine shows AMX and does not lend it.
+  // On the CPU bf16 is ATen's, and dies where a virtual machine shows AMX and does not lend it.
   std::vector<at::ScalarType> types() const {
     return device().is_cuda() ? std::vector{at::kBFloat16, at::kFloat} : std::vector{at::kFloat};
   }
 
   static Tensor exact(const Tensor& x) { return x.detach().cpu().to(at::kDouble); }
 
-  /// Sums are in fp32 at least. The product is rounded once, and so is what something was added to.
+  // Sums are in fp32 at least. The product is rounded once, and so is what something was added to.
   static void expect_rounded(const char* what, const Tensor& actual, const Tensor& product,
                              const Tensor& added, const Tensor& scale) {
     SCOPED_TRACE(what);
@@ -140,7 +140,7 @@ TEST_P(Products, LinearKeepsWhatItsGradientsNeed) {
   const Tensor x = make({6, 16}), weight = make({8, 16}), bias = make({8}), dy = make({6, 8});
   const std::vector<Tensor> expected{exact(dy).mm(exact(weight)), exact(dy).t().mm(exact(x)),
                                      exact(dy).sum(0)};
-  for (std::size_t trains = 0; trains < 3; ++trains) {
+  for (size_t trains = 0; trains < 3; ++trains) {
     std::vector<Tensor> all{x.detach(), weight.detach(), bias.detach()};
     all[trains].requires_grad_();
     linear_gemm(all[0], all[1], all[2]).backward(dy);
@@ -166,7 +166,7 @@ TEST_P(Products, LinearCanBeDifferentiatedTwice) {
     const AlwaysOneDnn one_dnn;
     const auto ours = second([](auto&... all) { return linear_gemm(all...); }, type);
     const auto theirs = second([](auto&... all) { return at::linear(all...); }, at::kDouble);
-    for (std::size_t i = 0; i < ours.size(); ++i) {
+    for (size_t i = 0; i < ours.size(); ++i) {
       const double away = (exact(ours[i]) - exact(theirs[i])).norm().item<double>();
       EXPECT_LT(away, (type == at::kFloat ? 1e-5 : 2e-2) * exact(theirs[i]).norm().item<double>()) << i;
     }

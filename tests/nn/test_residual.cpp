@@ -24,7 +24,7 @@ using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 using Call = std::function<Tensors(const Tensors&)>;
 
-/// A fixed random combination of all results, so that every element has a gradient of its own.
+// A fixed random combination of all results, so that every element has a gradient of its own.
 Tensor combined(const Tensors& results) {
   Tensor total;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -63,7 +63,7 @@ void expect_close(const Outcome& actual, const Outcome& expected, double limit) 
   expect_close(actual.gradients, expected.gradients, limit);
 }
 
-/// Central differences of the combined results, element by element.
+// Central differences of the combined results, element by element.
 Tensors differences(const Call& call, const Tensors& inputs) {
   const at::NoGradGuard no_grad;
   constexpr double kStep = 1e-5;
@@ -84,7 +84,7 @@ Tensors differences(const Call& call, const Tensors& inputs) {
   return result;
 }
 
-/// x, weight, shift, branch, bias; as many as asked for.
+// x, weight, shift, branch, bias; as many as asked for.
 Tensors norm_inputs(at::IntArrayRef sizes, size_t count) {
   const int64_t width = sizes.back();
   const auto make = [](at::IntArrayRef of) { return torch::randn(of, torch::kDouble); };
@@ -189,7 +189,7 @@ TEST(FusedResidual, IsForWhatItWasMadeFor) {
   EXPECT_FALSE(fuses_columns(x, at::kHalf, 16));
 }
 
-/// With the fused passes, on the CPU, or without. Under autocast, if asked for.
+// With the fused passes, on the CPU, or without. Under autocast, if asked for.
 Outcome run_model(torch::nn::Module& model, const std::function<Tensor()>& forward, bool fused, bool bf16) {
   std::optional<FuseOnCpu> fuse;
   if (fused) fuse.emplace();

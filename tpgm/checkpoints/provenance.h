@@ -14,8 +14,7 @@ namespace tpgm {
 /// Metadata for a checkpoint made from `inputs`: the keys of the last input that are is_inherited(), and
 ///   keys::kFormat    "pt" if it has none, because Hugging Face's readers require it
 ///   keys::kVersion   the version of this library
-///   keys::kInputs    JSON: name and format of each input, its files with their sizes and fingerprints, and
-///   the
+///   keys::kInputs    JSON: name and format of each input, its files with their sizes and fingerprints, and the
 ///                    command that made it
 /// It does not depend on time, machine or paths, so the same inputs give the same bytes.
 class Provenance {

@@ -17,7 +17,10 @@ enum class Norm {
 /// All of them, in the order in which --help lists them.
 inline constexpr Norm kNorms[] = {Norm::kL2, Norm::kMars, Norm::kMarsMax};
 
-/// The distance of a row: square root of the sum of squares, or sum of magnitudes.
+/// The distance of a row: square root of the sum of squares, or sum of magnitudes. It must be a function of a
+/// sum over the row, because kernels add what threads and pieces have of it. A maximum would compile and be
+/// wrong: it needs a rule to combine parts in reduce_rows() of projection_cpu.cpp, and in sum_over() and
+/// combine_parts() of projection.cu.
 enum class RowNorm : uint8_t { kL2, kL1 };
 
 /// How a tensor's ratio follows from its radius γ: every row has its own, min(1, γ / n_r), or all rows share

@@ -23,7 +23,7 @@ using torch::autograd::tensor_list;
 
 thread_local const FoldedNorms* folded_norms = nullptr;
 
-/// Whether the rows are dense and follow each other, in whatever order their elements lie.
+// Whether the rows are dense and follow each other, in whatever order their elements lie.
 bool has_dense_rows(const at::Tensor& weights) {
   return weights.is_non_overlapping_and_dense() &&
          (weights.size(0) == 1 || weights.stride(0) == weights.numel() / weights.size(0));
@@ -48,24 +48,24 @@ const kernels::FoldNormBackend& fold_backend(const at::Tensor& tensor) {
   return tensor.is_cuda() ? kernels::fold_norm_cuda() : kernels::fold_norm_cpu();
 }
 
-const kernels::ParallelFor kParallelFor = [](std::int64_t n, const auto& body) {
+const kernels::ParallelFor kParallelFor = [](int64_t n, const auto& body) {
   at::parallel_for(0, n, /*grain_size=*/8, body);
 };
 
-constexpr std::size_t kTensors = 5;  // of a NormToFold
+constexpr size_t kTensors = 5;  // of a NormToFold
 
-NormToFold each_of(at::TensorList all, std::size_t i) {
+NormToFold each_of(at::TensorList all, size_t i) {
   return {all[kTensors * i], all[kTensors * i + 1], all[kTensors * i + 2], all[kTensors * i + 3],
           all[kTensors * i + 4]};
 }
 
 struct FoldTogether : torch::autograd::Function<FoldTogether> {
-  /// Returns weights and shifts in turns.
+  // Returns weights and shifts in turns.
   static tensor_list forward(AutogradContext* context, at::TensorList all, double eps) {
     const c10::DeviceGuard guard(all[0].device());
     tensor_list results;
     std::vector<kernels::Fold> calls;
-    for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
+    for (size_t i = 0; i < all.size() / kTensors; ++i) {
       const NormToFold each = each_of(all, i);
       auto call = call_for(each, eps);
       call.folded = results.emplace_back(at::empty_like(each.weights)).mutable_data_ptr();
@@ -85,7 +85,7 @@ struct FoldTogether : torch::autograd::Function<FoldTogether> {
     const c10::DeviceGuard guard(all[0].device());
     tensor_list result(all.size() + 1), kept;
     std::vector<kernels::Fold> calls;
-    for (std::size_t i = 0; i < all.size() / kTensors; ++i) {
+    for (size_t i = 0; i < all.size() / kTensors; ++i) {
       const NormToFold each = each_of(all, i);
       const at::Tensor &dfolded = grads[2 * i], &dshift = grads[2 * i + 1];
       if (!dfolded.defined() && !dshift.defined()) continue;
@@ -111,7 +111,7 @@ bool needs_gradients(const NormToFold& each) {
          (each.weights.requires_grad() || each.weight.requires_grad() || each.bias.requires_grad());
 }
 
-/// Whether folding pays off, and the kernels take these tensors.
+// Whether folding pays off, and the kernels take these tensors.
 bool can_fold(const NormToFold& each) {
   const auto& weights = each.weights;
   if (weights.numel() == 0 || !has_dense_rows(weights) || each.weight.scalar_type() != at::kFloat)
@@ -131,7 +131,7 @@ std::vector<FoldedNorms::Folded> fold(const std::vector<NormToFold>& norms, doub
   std::vector<FoldedNorms::Folded> result;
   if (all.empty()) return result;
   const auto made = FoldTogether::apply(at::TensorList(all), eps);
-  for (std::size_t i = 0; i < norms.size(); ++i) result.push_back({made[2 * i], made[2 * i + 1]});
+  for (size_t i = 0; i < norms.size(); ++i) result.push_back({made[2 * i], made[2 * i + 1]});
   return result;
 }
 
@@ -150,7 +150,7 @@ FoldedNorms::FoldedNorms(const Pairs& pairs) : before_(folded_norms) {
       norms.push_back(each);
     }
     const auto folded = fold(norms, BatchNorm2dImpl::kEps);
-    for (std::size_t i = 0; i < convs.size(); ++i) folded_.emplace(convs[i], folded[i]);
+    for (size_t i = 0; i < convs.size(); ++i) folded_.emplace(convs[i], folded[i]);
   }
   folded_norms = this;
 }

@@ -36,8 +36,8 @@ at::Tensor bytes(int64_t count, const at::Tensor& like) {
   return at::empty({count}, like.options().dtype(at::kByte));
 }
 
-std::uint8_t* bytes_of(const at::Tensor& tensor) {
-  return tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr<std::uint8_t>();
+uint8_t* bytes_of(const at::Tensor& tensor) {
+  return tensor.numel() == 0 ? nullptr : tensor.mutable_data_ptr<uint8_t>();
 }
 
 at::Tensor map_like(const at::Tensor& x, int64_t height, int64_t width) {
@@ -175,7 +175,7 @@ struct MeanPool : torch::autograd::Function<MeanPool> {
   }
 };
 
-/// Whether the kernels take this feature map.
+// Whether the kernels take this feature map.
 bool fits_kernels(const at::Tensor& x) {
   if (!x.is_cuda() || !kernels::tuned_for(x.get_device()) || x.dim() != 4 || x.numel() == 0) return false;
   if (x.numel() / x.size(1) > std::numeric_limits<int32_t>::max() / 2)

@@ -32,7 +32,7 @@ bool has_gemm_kernel(const at::Tensor& x) {
   return x.is_cuda() && x.scalar_type() == at::kBFloat16 && kernels::tuned_for(x.get_device());
 }
 
-/// A matrix as an operand of the kernels; nothing if its strides or alignment do not fit.
+// A matrix as an operand of the kernels; nothing if its strides or alignment do not fit.
 std::optional<Gemm::Operand> operand(const at::Tensor& x) {
   for (const bool transposed : {false, true}) {
     const int64_t step = x.stride(transposed ? 0 : 1), stride = x.stride(transposed ? 1 : 0);
@@ -42,7 +42,7 @@ std::optional<Gemm::Operand> operand(const at::Tensor& x) {
   return std::nullopt;
 }
 
-/// Nothing if ATen has to compute the GEMM, or has to report what is wrong with the operands.
+// Nothing if ATen has to compute the GEMM, or has to report what is wrong with the operands.
 std::optional<Gemm> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!has_gemm_kernel(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
       a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))

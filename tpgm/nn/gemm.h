@@ -1,8 +1,6 @@
 // The GEMMs (matrix multiplications) of models, in the fastest library for their type and size:
-//   - in bf16 on GPUs of Hopper or later, cuBLASLt (kernels/gemm.h). Large GEMMs choose the algorithm by
-//   timing if
-//     convolutions do, too: with `benchmarkCuDNN` and without `deterministicAlgorithms` in LibTorch's
-//     context;
+//   - in bf16 on GPUs of Hopper or later, cuBLASLt (kernels/gemm.h). Large GEMMs choose the algorithm by timing
+//     if convolutions do, too: with `benchmarkCuDNN` and without `deterministicAlgorithms` in LibTorch's context;
 //   - in fp32 on some CPUs, oneDNN for large GEMMs (one_dnn.h);
 //   - otherwise ATen.
 #pragma once

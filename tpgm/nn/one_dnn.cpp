@@ -37,8 +37,8 @@ using InnerProduct = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
                                 c10::List<std::optional<at::Scalar>> scalars,
                                 std::optional<std::string_view> algorithm);
 
-/// LibTorch's operator for x weightᵀ + bias in oneDNN, which torch.compile uses; nothing if this LibTorch has
-/// none, or one with other arguments.
+// LibTorch's operator for x weightᵀ + bias in oneDNN, which torch.compile uses; nothing if this LibTorch has
+// none, or one with other arguments.
 const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
   static const auto found = []() -> std::optional<c10::TypedOperatorHandle<InnerProduct>> {
     const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
@@ -52,8 +52,8 @@ const std::optional<c10::TypedOperatorHandle<InnerProduct>>& inner_product() {
   return found;
 }
 
-/// Whether oneDNN is faster than MKL on this CPU. MKL has slower kernels for CPUs of other vendors than
-/// Intel; without AVX-512, oneDNN is slower for some shapes.
+// Whether oneDNN is faster than MKL on this CPU. MKL has slower kernels for CPUs of other vendors than
+// Intel; without AVX-512, oneDNN is slower for some shapes.
 bool one_dnn_is_faster() {
 #if defined(__x86_64__)
   static const bool faster = at::hasMKL() && !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
@@ -63,7 +63,7 @@ bool one_dnn_is_faster() {
 #endif
 }
 
-/// The number of output pixels along a side of `pixels`, for kernels of odd size.
+// The number of output pixels along a side of `pixels`, for kernels of odd size.
 int64_t after(int64_t pixels, int64_t stride) { return (pixels - 1) / stride + 1; }
 
 at::Tensor channels_last(const at::Tensor& x) { return x.permute({0, 2, 3, 1}); }
@@ -71,7 +71,7 @@ at::Tensor channels_first(const at::Tensor& x) { return x.permute({0, 3, 1, 2});
 
 at::Tensor weight_rows(const at::Tensor& weight) { return channels_last(weight).flatten(1); }
 
-/// im2col: the window of x for each pixel of the result, as rows.
+// im2col: the window of x for each pixel of the result, as rows.
 at::Tensor windows(const at::Tensor& x, int64_t side, int64_t stride) {
   const int64_t pad = side / 2;
   at::Tensor padded = channels_last(x);
@@ -82,7 +82,7 @@ at::Tensor windows(const at::Tensor& x, int64_t side, int64_t stride) {
       .reshape({-1, side * side * x.size(1)});
 }
 
-/// col2im, the transpose of windows(): adds up the rows into a feature map of the shape of x.
+// col2im, the transpose of windows(): adds up the rows into a feature map of the shape of x.
 at::Tensor sum_of_windows(const at::Tensor& rows, const at::Tensor& x, int64_t side, int64_t stride) {
   const int64_t pad = side / 2, height = x.size(2), width = x.size(3);
   const int64_t down = after(height, stride), along = after(width, stride);

@@ -18,7 +18,7 @@ inline std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 
 /// Whether the data begin at a multiple of 16 bytes, as vector loads of kernels need it.
 inline bool is_aligned(const at::Tensor& tensor) {
-  return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
 /// `tensor` in this memory format and aligned: itself if it already is, else a copy.

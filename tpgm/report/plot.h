@@ -32,8 +32,8 @@ struct Plot {
 /// below them, never on them. The first fourteen series differ in their marks even without colour. Labels
 /// avoid each other, the marks, the frame and, where they can, the lines; one that finds no room is left out,
 /// but can still be read by pointing at its mark. Names below the axis are slanted where they are long, and
-/// where they are many only some are there; lines join neighbours among them only. A point
-/// without a label at which a later series of points has one, too, has only that one's mark. A line of more
+/// where they are many only some are there; lines join neighbours among them only. Where points
+/// of two series coincide and the earlier has no label, only the later mark is drawn. A line of more
 /// than 40 points has a mark at some of them only, and one with more points than pixels is drawn through the
 /// lowest and the highest of every two pixels. The data (of a long series, its ends and extremes) are also in
 /// the text alternative.

@@ -41,8 +41,8 @@ std::string fixed(double value, int decimals);
 /// Numbers of one axis, with as many digits as tell them apart.
 std::vector<std::string> numbers(const std::vector<double>& ticks);
 
-/// Names below an axis, the first at `first` and each `step` further to the right: level where all of them
-/// fit, else slanted, clipped, and where they would touch only some of them.
+/// Names below an axis, the first at `first` and each `step` further to the right: level if all of them fit, or
+/// else slanted and clipped. If they would still touch, only every n-th is shown.
 class AxisNames {
  public:
   AxisNames(const std::vector<std::string>& names, double first, double step);

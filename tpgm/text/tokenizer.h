@@ -31,8 +31,7 @@ struct Vocabulary;  // vocabulary.h
 class Tokenizer {
  public:
   /// `path`: one of
-  ///   - tokenizer.json; of it the vocabulary, the merges and the added tokens are used, the rest has to be
-  ///   CLIP's
+  ///   - tokenizer.json; of it the vocabulary, the merges and the added tokens are used, the rest has to be CLIP's
   ///   - vocab.json, with merges.txt beside it, or that merges.txt
   ///   - bpe_simple_vocab_16e6.txt.gz, or the same unpacked
   ///   - a folder that has one of these; the first in this order is taken
