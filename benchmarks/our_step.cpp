@@ -11,7 +11,7 @@
 
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm::benchmarks {

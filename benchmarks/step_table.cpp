@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tpgm/base/numbers.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 
 namespace tpgm::benchmarks {
 namespace {

@@ -8,7 +8,7 @@
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/study/run_folder.h"
 #include "tpgm/train/trainer.h"
 

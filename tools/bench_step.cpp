@@ -17,7 +17,7 @@
 #include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 
 namespace tpgm::tools {
 namespace {

@@ -16,7 +16,7 @@
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/weights/read.h"
 #include "tpgm/weights/save.h"
 

@@ -10,7 +10,7 @@
 #include "tools/text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/study/tables.h"
 #include "tpgm/weights/names.h"
 

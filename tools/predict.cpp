@@ -15,7 +15,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/predict.h"
 #include "tpgm/text/zero_shot.h"

@@ -14,7 +14,7 @@
 #include "tpgm/data/sources/list.h"
 #include "tpgm/io/file.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/read.h"
 

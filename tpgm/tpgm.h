@@ -29,7 +29,7 @@
 #include "tpgm/methods/wise.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/load_classifier.h"

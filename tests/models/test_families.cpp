@@ -10,7 +10,7 @@
 
 #include "tests/models/model_files.h"
 #include "tpgm/data/formats/encode.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"

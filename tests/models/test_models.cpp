@@ -8,7 +8,7 @@
 #include "tests/support.h"
 #include "tests/torch_nn.h"
 #include "tests/weights/parity.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/recompute.h"
 #include "tpgm/nn/testing.h"

@@ -10,7 +10,7 @@
 #include "tests/nn/trace.h"
 #include "tests/support.h"
 #include "tpgm/models/clip.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/testing.h"
 

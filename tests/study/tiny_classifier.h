@@ -13,7 +13,7 @@
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/classifier.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 
 namespace tpgm::test {
 

@@ -11,7 +11,7 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 
 namespace tpgm::test_evaluate {

@@ -13,7 +13,7 @@
 #include "tests/support.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/state_dict.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
 
 namespace tpgm::test_setup {

@@ -12,7 +12,7 @@
 #include "tests/support.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/methods/registry.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/run_folder.h"
 #include "tpgm/train/recipe.h"

@@ -9,7 +9,7 @@
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/weights/read.h"
 
 namespace tpgm::testing {

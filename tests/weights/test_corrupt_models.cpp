@@ -16,7 +16,7 @@
 #include "tests/torch_nn.h"
 #include "tests/weights/goldens.h"
 #include "tpgm/io/safetensors.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/text/tokenizer.h"
 #include "tpgm/text/unicode.h"
 #include "tpgm/weights/read.h"

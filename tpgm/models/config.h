@@ -80,7 +80,7 @@ struct Conflict {
 };
 std::vector<Conflict> conflicts(const ModelConfig& ours, const ModelConfig& theirs);
 
-/// Writes the text that parse_model() (registry.h) reads: "clip-vit:image_size=32,patch=8",
+/// Writes the text that parse_model() (named_models.h) reads: "clip-vit:image_size=32,patch=8",
 /// "script:model.pt:channels=1".
 std::string to_text(const ModelConfig& config);
 

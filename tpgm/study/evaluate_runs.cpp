@@ -15,7 +15,7 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/report/table.h"
 #include "tpgm/study/run_record.h"

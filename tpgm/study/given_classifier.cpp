@@ -7,7 +7,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"

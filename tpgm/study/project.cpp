@@ -18,7 +18,7 @@
 #include "tpgm/checkpoints/provenance.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/io/safetensors_writer.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/train/image_setup.h"

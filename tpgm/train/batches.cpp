@@ -4,7 +4,7 @@
 
 #include "tpgm/data/mix.h"
 #include "tpgm/data/random.h"
-#include "tpgm/train/parts.h"
+#include "tpgm/train/from_options.h"
 
 namespace tpgm {
 namespace {

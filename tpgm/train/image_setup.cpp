@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 
 namespace tpgm {
 namespace {

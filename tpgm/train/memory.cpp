@@ -10,7 +10,7 @@
 
 #include "tpgm/io/state_dict.h"
 #include "tpgm/nn/precision.h"
-#include "tpgm/train/parts.h"
+#include "tpgm/train/from_options.h"
 #include "tpgm/train/step.h"
 
 namespace tpgm {

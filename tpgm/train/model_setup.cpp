@@ -13,7 +13,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/checkpoint.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"

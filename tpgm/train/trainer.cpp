@@ -12,7 +12,7 @@
 #include <limits>
 
 #include "tpgm/data/mix.h"
-#include "tpgm/train/parts.h"
+#include "tpgm/train/from_options.h"
 
 namespace tpgm {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/weights/read.h"
 

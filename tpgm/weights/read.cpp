@@ -15,7 +15,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/mismatches.h"
 #include "tpgm/models/families.h"
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/models/vit.h"
 #include "tpgm/weights/layouts.h"
 

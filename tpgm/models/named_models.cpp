@@ -1,4 +1,4 @@
-#include "tpgm/models/registry.h"
+#include "tpgm/models/named_models.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-#include "tpgm/train/parts.h"
+#include "tpgm/train/from_options.h"
 
 #include <ATen/Context.h>
 
