@@ -98,7 +98,7 @@ Image make_image(int64_t index) {
   return image;
 }
 
-/// The same images in class folders and in shards, and lists of them; removed with the object.
+// The same images in class folders and in shards, and lists of them; removed with the object.
 class Files {
  public:
   explicit Files(const LoaderBenchOptions& options) : folder_(options.folder) {
@@ -111,7 +111,7 @@ class Files {
   fs::path file(const char* name) const { return folder_.path() / name; }
   double mean_kb() const { return bytes_ / 1e3 / static_cast<double>(names_.size()); }
 
-  /// Repeats the files until the list has so many lines.
+  // Repeats the files until the list has so many lines.
   fs::path write_list(const char* name, int64_t lines) const {
     const fs::path path = file(name);
     std::ofstream stream(path);
@@ -172,7 +172,7 @@ Dataset::Part only_part(const fs::path& where) {
 
 // --- turns -------------------------------------------------------------------------------------------------
 
-/// Seconds per image.
+// Seconds per image.
 struct Lap {
   double wall = 0, cpu = 0;
 };
@@ -220,7 +220,7 @@ Lap our_turn(const SampleSubset& subset, const View& view, int64_t workers, int6
   return measure(subset.size(), [&] { run_epoch(loader, 1); });
 }
 
-/// Python with the rival's script, which waits for its turns.
+// Python with the rival's script, which waits for its turns.
 class LoaderRival {
  public:
   LoaderRival(const LoaderBenchOptions& options, const Files& files, const Dataset::Part& samples)

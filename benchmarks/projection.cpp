@@ -17,7 +17,7 @@
 namespace tpgm::benchmarks {
 namespace {
 
-/// Times work on a device: wall clock on the CPU, events on CUDA's current stream.
+// Times work on a device: wall clock on the CPU, events on CUDA's current stream.
 class Timer {
  public:
   explicit Timer(at::Device device) : device_(device) {
@@ -25,7 +25,7 @@ class Timer {
     scrub_ = at::zeros({(device.is_cuda() ? 256 : 640) << 18}, at::TensorOptions(at::kInt).device(device));
   }
 
-  /// The median of `repeats` runs in milliseconds, after two that do not count. `prepare` is not timed.
+  // The median of `repeats` runs in milliseconds, after two that do not count. `prepare` is not timed.
   double median_ms(int64_t repeats, const std::function<void()>& prepare, const std::function<void()>& work) {
     std::vector<double> times;
     for (int64_t i = -2; i < repeats; ++i) {
@@ -53,7 +53,7 @@ class Timer {
   at::Tensor scrub_;
 };
 
-/// What a user would write without tpgm: the same mathematics, tensor by tensor.
+// The way to write it without tpgm: the same mathematics, tensor by tensor.
 void project_with_aten(at::Tensor& weights, const at::Tensor& anchor, double radius, Norm norm) {
   const auto delta = weights - anchor;
   const auto row_sums = [&] { return delta.dim() < 2 ? delta.abs().sum() : delta.abs().flatten(1).sum(1); };

@@ -14,7 +14,7 @@
 
 #include "benchmarks/our_step.h"
 #include "benchmarks/rival.h"
-#include "tpgm/core/torch_error.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/nn/precision.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 using Work = std::function<void()>;
 
-/// A function that is timed, its memory, and what to call after each run.
+// A function that is timed, its memory, and what to call after each run.
 struct Runner {
   Work work;
   std::shared_ptr<MemoryMeter> meter;
@@ -36,13 +36,13 @@ struct Runner {
   }
 };
 
-/// Progress of so many rows of steps.
+// Progress of so many rows of steps.
 Work progress_of(const StepOptions& options, const StepSetting& setting, size_t rows) {
   return begin_progress(options.progress, static_cast<int64_t>(rows) * (setting.warmup + setting.repeats));
 }
 
-/// A GPU that was idle, or did lighter work, clocks higher than a busy one. It is idle while a row is set up,
-/// and the shorter the steps of a row are, the more they would gain from that.
+// A GPU that was idle, or did lighter work, clocks higher than a busy one. It is idle while a row is set up,
+// and the shorter the steps of a row are, the more they would gain from that.
 void settle(Runner& runner, double seconds, c10::Device device) {
   for (double ms = 0; ms < 1e3 * seconds;) {
     Marks marks(device);
@@ -63,9 +63,9 @@ void warm_up(Runner& runner, const StepSetting& setting, c10::Device device) {
   settle(runner, setting.warmup_s, device);
 }
 
-/// On CUDA, where steps queue up, after the warm-up of all runners (that of the first one last): two turns of
-/// many steps, the second in reverse order. At each change the clock of the GPU settles to the work of the
-/// runner.
+// On CUDA, where steps queue up, after the warm-up of all runners (that of the first one last): two turns of
+// many steps, the second in reverse order. At each change the clock of the GPU settles to the work of the
+// runner.
 void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::Device device) {
   const int64_t turns = runners.size() > 1 ? std::min<int64_t>(2, setting.repeats) : 1;
   const Runner* at_work = runners.front();
@@ -84,7 +84,7 @@ void time_queued(std::vector<Runner*> runners, const StepSetting& setting, c10::
   }
 }
 
-/// On the CPU, after the warm-up of all runners.
+// On the CPU, after the warm-up of all runners.
 void time_in_turns(const std::vector<Runner*>& runners, const StepSetting& setting, Rival* rival) {
   for (int64_t i = 0; i < setting.repeats; ++i) {
     for (auto* runner : runners) runner->laps.push_back(host_ms([&] { runner->call(); }));
@@ -151,7 +151,7 @@ bool attempt(StepTimes& times, const Work& work) {
   return times.error.empty();
 }
 
-/// A row of ours that is being measured.
+// A row of ours that is being measured.
 struct Runnable {
   MethodRow* row;
   Runner runner;
@@ -166,7 +166,7 @@ struct Runnable {
   Runnable(const Runnable&) = delete;
   Runnable& operator=(const Runnable&) = delete;
 
-  /// Ends the measurement of its memory: on CUDA, other rows use the device from now on.
+  // Ends the measurement of its memory: on CUDA, other rows use the device from now on.
   void close_meter() { peak = runner.meter->peak(); }
 
   void report() {
@@ -178,8 +178,8 @@ struct Runnable {
   }
 };
 
-/// Steps of plain fine-tuning between those of the row, because the clock of a busy GPU drifts by more than
-/// methods differ. Empty if the device has no memory for both.
+// Steps of plain fine-tuning between those of the row, because the clock of a busy GPU drifts by more than
+// methods differ. Empty if the device has no memory for both.
 std::optional<double> time_beside_plain(Runnable& each, const StepOptions& options,
                                         const StepSetting& setting) {
   MethodRow plain;

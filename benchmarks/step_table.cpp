@@ -111,7 +111,7 @@ Json as_json(const StepRun& run, const StepReport& report) {
 
 // --- every method beside plain fine-tuning and the library's model ---
 
-/// What the rows are compared with: of the rivals the last that ran, compile before eager.
+// The row that the others are compared with: of the rivals, the last that ran, compile before eager.
 struct Bases {
   const StepTimes* rival = nullptr;
   const StepTimes* plain = nullptr;
@@ -133,13 +133,13 @@ struct Bases {
     if (times.plain_ms) return times.training_ms / *times.plain_ms;
     return plain ? std::optional(times.training_ms / plain->training_ms) : std::nullopt;
   }
-  /// Memory that plain fine-tuning does not take, without the radius data, in copies of the weights.
+  // Memory that plain fine-tuning does not take, without the radius data, in copies of the weights.
   std::optional<double> beyond(const StepTimes& times) const {
     if (!plain || times.training_peak.allocated_mib == 0) return std::nullopt;
     return (times.training_peak.allocated_mib - times.radius_data_mib - plain->training_peak.allocated_mib) /
            weights_mib;
   }
-  /// Of the step that comes after so many.
+  // Of the step that comes after so many.
   double loss(const StepTimes& times) const { return times.losses.at(steps); }
 };
 

@@ -9,7 +9,7 @@
 
 namespace tpgm::benchmarks {
 
-/// What was measured: the name of the model, the options, and the type of the device.
+/// The setting of a table: the name of the model, the options, and the type of the device.
 struct StepRun {
   std::string model;
   StepOptions options;

@@ -53,7 +53,7 @@ std::vector<double> Marks::laps() {
   return laps;
 }
 
-/// Listens to LibTorch's allocator.
+// Listens to LibTorch's allocator.
 class MemoryMeter::Live : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {

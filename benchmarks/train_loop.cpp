@@ -15,14 +15,14 @@
 namespace tpgm::benchmarks {
 namespace {
 
-/// Marks moments on the host, or in the stream of the device.
+// Marks moments on the host, or in the stream of the device.
 class Laps {
  public:
   explicit Laps(c10::Device device) {
     if (!device.is_cpu()) marks_.emplace(device);
   }
   void mark() { marks_ ? marks_->add() : times_.push_back(std::chrono::steady_clock::now()); }
-  /// The time between consecutive marks, in ms.
+  // The time between consecutive marks, in ms.
   std::vector<double> all() {
     if (marks_) return marks_->laps();
     std::vector<double> laps;

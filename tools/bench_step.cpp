@@ -38,7 +38,7 @@ struct StepArguments {
   bool json = false;
 };
 
-/// The Python modules that the rival needs.
+// The Python modules that the rival needs.
 std::vector<std::string> modules_for(const Family& family) {
   std::vector<std::string> modules = {"torch", "safetensors"};
   if (const auto& library = *family.library) modules.push_back(library->module);
@@ -51,7 +51,7 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.device = at::Device(args.device);
   options.batch_size = args.batch_size;
   options.classes = args.classes;
-  // What users of a GPU choose, in C++ and in Python.
+  // The usual choice on a GPU, in C++ and in Python.
   options.amp = args.amp.value_or(args.compare && args.device == "cuda");
   options.compile = args.compile.value_or(args.compare);
   options.cuda_graph = args.cuda_graph;
@@ -114,7 +114,7 @@ int bench_step(const StepArguments& args, bool methods_given) {
   return args.compare ? measure_all(run, args.methods, args.json) : measure_one(run, args.json);
 }
 
-/// A flag and its opposite. If neither is given, `value` stays empty.
+// A flag and its opposite. If neither is given, `value` stays empty.
 CLI::Option* add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value,
                         const std::string& help, const std::string& no_help) {
   auto* yes = app.add_flag_callback("--" + name, [&value] { value = true; }, help);

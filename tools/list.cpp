@@ -27,7 +27,11 @@ nlohmann::ordered_json methods_as_json() {
                          {"default", option.default_value},
                          {"help", option.help}});
     }
-    result.push_back({{"name", method.name}, {"summary", method.summary}, {"options", options}});
+    result.push_back({{"name", method.name},
+                      {"title", method.title},
+                      {"summary", method.summary},
+                      {"reference", method.reference},
+                      {"options", options}});
   }
   return result;
 }
@@ -35,6 +39,7 @@ nlohmann::ordered_json methods_as_json() {
 void print_methods() {
   for (const auto& method : methods()) {
     fmt::print("{:<8} {}\n", method.name, method.summary);
+    if (!method.reference.empty()) fmt::print("{:<8} {}\n", "", method.reference);
     for (const auto& option : method.options) {
       fmt::print("    {:<15} {:<18} {:<8} {}\n", option.name, option.type,
                  option.default_value.empty() ? "none" : option.default_value, option.help);

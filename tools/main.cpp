@@ -14,6 +14,7 @@
 #include <string>
 
 #include "tools/command.h"
+#include "tools/help_formatter.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/version.h"
 #include "tpgm/train/options.h"
@@ -81,7 +82,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
-// What is wrong with the command line; for an unknown option, with the nearest one.
+// Says what is wrong with the command line; for an unknown option, with the nearest one.
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
   std::vector<std::string> names;
@@ -108,7 +109,8 @@ int main(int argc, char** argv) {
   if (mallopt(M_MMAP_THRESHOLD, 1 << 30) == 1) mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
   CLI::App app("Fine-tune pre-trained models and keep their robustness.", "tpgm");
-  app.set_version_flag("--version", version_text);
+  app.formatter(tpgm::tools::help_formatter());
+  app.set_version_flag("--version", version_text, "Print the version and exit");
   app.option_defaults()->always_capture_default();
   app.require_subcommand(1);
   app.footer("tpgm COMMAND --help shows the options of a command and their defaults.");

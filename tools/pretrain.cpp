@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "tools/command.h"
 #include "tools/setting_flags.h"
@@ -12,6 +13,17 @@ namespace tpgm::tools {
 namespace {
 
 constexpr const char* kLearningRate = "0.001";  // random weights need a larger one than pre-trained weights
+
+// The usual help of these options speaks of heads and anchors.
+constexpr std::pair<const char*, const char*> kHelp[] = {
+    {"--checkpoint", "Initial weights: a file, folder or run of any layout; default: random weights"},
+    {"--classnames",
+     "Names of the classes in order, as for 'tpgm zeroshot'; default: the folders' names, with spaces for _"},
+    {"--templates",
+     "Texts for a class: a file with one sentence per line and {} for the class name, or one sentence; "
+     "default: the checkpoint's own, or 'a photo of a {}.'"},
+    {"--vocab", "Vocabulary; default: the one beside the checkpoint, or bytes for a model with 514 tokens"},
+    {"--epochs", "Number of epochs to train (0: only evaluate)"}};
 
 }  // namespace
 
@@ -30,6 +42,7 @@ Run configure_pretrain(CLI::App& app) {
   app.add_flag("--json", args->json, "Print the result as JSON");
   args->flags.add_all(app, keys_with(Trait::kFineTuning));
   app.get_option("--lr")->default_str(kLearningRate);
+  for (const auto& [flag, help] : kHelp) app.get_option(flag)->description(help);
   return [args] {
     if (!args->resume.empty()) {
       if (!args->config.empty() || args->dry_run) throw UsageError("--resume takes no --config or --dry-run");

@@ -68,9 +68,10 @@ std::string command_text(const ProjectArguments& args, const Checkpoint& anchor,
       args.radius_steps, args.radius_lr, args.radius_batch_size, args.init, args.scale, args.tv);
   if (!args.part.empty()) text += " --part " + shell_quoted(args.part);
   for (const auto& glob : args.exclude) text += " --exclude " + shell_quoted(glob);
-  const auto given = args.flags.given();
-  for (const char* key : {"seed", "crop-pct", "mean", "std", "interpolation", "decode"}) {
-    if (given.contains(key)) text += fmt::format(" --{} {}", key, given.at(key));
+  if (!args.head.empty()) text += " --head " + shell_quoted(fs::path(args.head).filename().string());
+  for (const auto& [key, value] : without(args.flags.given(), Trait::kMachine)) {
+    const auto shown = is_path(key, value) ? fs::path(value).filename().string() : value;
+    text += " " + shell_word(fmt::format("--{}={}", key, shown));
   }
   return text;
 }

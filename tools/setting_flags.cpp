@@ -29,7 +29,7 @@ const char* cli_type() {
   }
 }
 
-// What is wrong with a value; empty if nothing is. Without the key at the front, where CLI11 puts the flag.
+// Says what is wrong with a value; empty if nothing is. CLI11 puts the flag in front, so the key is left out.
 std::string complaint(const std::string& key, const std::string& text) {
   try {
     make_options({{key, text}});
@@ -42,7 +42,15 @@ std::string complaint(const std::string& key, const std::string& text) {
   return "";
 }
 
-/// An option of one or several methods, with the help of each.
+// The type of a method's option as the other flags show theirs; keywords remain.
+std::string shown_type(const std::string& type) {
+  if (type == "float") return "FLOAT";
+  if (type == "int") return "INT";
+  if (type == "bool") return "true|false";
+  return type == "globs" ? "GLOB,..." : type;
+}
+
+// An option of one or several methods, with the help of each.
 struct MethodOption {
   std::string type;
   std::vector<std::pair<std::string, std::vector<std::string>>> uses;  // help with default; methods
@@ -123,14 +131,16 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
       const std::string text =
           fmt::format("{}{}", option.help,
                       option.default_value.empty() ? "" : fmt::format(" [{}]", option.default_value));
-      if (all.uses.empty() || all.uses.back().first != text) all.uses.push_back({text, {}});
-      all.uses.back().second.push_back(method.name);
+      auto use = std::find_if(all.uses.begin(), all.uses.end(),
+                              [&](const auto& each) { return each.first == text; });
+      if (use == all.uses.end()) use = all.uses.insert(use, {text, {}});
+      use->second.push_back(method.name);
     }
   }
   for (const auto& [key, option] : options) {
     auto& flag = flags_[key];
     flag.option = app.add_option("--" + key, flag.text, with_flags(option.help()))
-                      ->type_name(option.type)
+                      ->type_name(shown_type(option.type))
                       ->group("Method");
   }
 }

@@ -15,7 +15,7 @@ enum class Color { kRed, kGreen };
 }  // namespace
 
 template <>
-struct Words<Color> {
+struct Keywords<Color> {
   static constexpr std::pair<Color, const char*> all[] = {{Color::kGreen, "green"}, {Color::kRed, "red"}};
 };
 

@@ -165,7 +165,7 @@ class Eval(TwoCheckpoints):
         (run / "result.json").unlink()
         self.assertIn("is not finished", self.run_ok("eval", run, "--device", "cpu").stderr)
         (run / "best.safetensors").unlink()
-        self.assertIn("has not finished an epoch yet; continue it with tpgm train --resume",
+        self.assertIn("has not finished an epoch yet; resume it first",
                       self.expect_one_line(1, "eval", run, "--device", "cpu"))
 
     def test_runs_that_cannot_be_compared(self):

@@ -260,7 +260,7 @@ class BenchStep(ModelsCommand):
         lacking.write_text(f"#!/bin/sh\nexec '{sys.executable}' -ES \"$@\"\n")  # without packages
         lacking.chmod(0o755)
         self.assertIn("has no torch, safetensors, timm; all rivals together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
-        self.assertIn("out of memory: there are no", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
+        self.assertIn("out of memory: cannot allocate", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):
         rival = self.folder / "rival.py"

@@ -139,7 +139,7 @@ class PretrainCommand(unittest.TestCase):
         recipe.write_text('method = "ft"\n')
         self.expect(self.pretrain("bad", "-c", str(recipe)), 2, "the recipe has 'method'", "tpgm train")
         self.expect(self.train("clip", "bad", "--head", "text", "--head-lr", "1"), 1, "--head-lr")
-        self.expect(tpgm("eval", str(self.folder / "clip")), 1, "no classification head", "tpgm zeroshot")
+        self.expect(tpgm("eval", str(self.folder / "clip")), 1, "no classification head", "zero-shot head")
         self.assertFalse((self.folder / "bad").exists())
 
 

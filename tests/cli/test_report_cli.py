@@ -332,7 +332,7 @@ class Report(ReportCommand):
         self.assertEqual(error(1, self.folder / "nowhere"), f"tpgm report: there is no '{self.folder / 'nowhere'}'")
         self.assertIn("has none below it", error(1, self.data))
         self.assertIn("is a file", error(1, self.runs / "before/recipe.toml"))
-        self.assertIn("none of the runs is finished; resume them with tpgm train --resume", error(1, self.runs / "unfinished"))
+        self.assertIn("none of the runs is finished; resume '", error(1, self.runs / "unfinished"))
         other = self.folder / "other"
         shutil.copytree(self.runs / "before", other)
         result = json.loads((other / "result.json").read_text())

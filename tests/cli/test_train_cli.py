@@ -218,7 +218,7 @@ class Killed(TrainCommand):
         for count in sorted(rng.sample(range(1, lines - 3), 2)):
             yield lambda: log().count("\n") >= count, rng.uniform(0, 0.03)  # noqa: B023
         yield lambda: True, rng.uniform(0.2, 0.9)
-        yield lambda: log().count('"event":"epoch"') == EPOCHS, rng.uniform(0, 0.04)  # in its last acts
+        yield lambda: log().count('"event":"epoch"') == EPOCHS, rng.uniform(0, 0.04)  # in the final projection or the tests
 
     def run_and_kill(self, name):
         run = self.folder / name
@@ -320,7 +320,7 @@ class Folders(TrainCommand):
 
     def test_output(self):
         begun = self.begun()
-        self.assertIn(f"holds an unfinished run: continue it with --resume {begun}", self.refused(1, *self.command(begun)))
+        self.assertIn("holds an unfinished run; resume that run", self.refused(1, *self.command(begun)))
         before = sorted((path.name, path.read_bytes()) for path in self.reference().iterdir())
         self.assertIn("holds a finished run", self.refused(1, *self.command(self.reference())))
         self.assertEqual(before, sorted((path.name, path.read_bytes()) for path in self.reference().iterdir()))
@@ -402,7 +402,7 @@ class Folders(TrainCommand):
         times = [(step, -1 if act is None else act) for step, act in zip(radii["steps"], radii["radius_steps"], strict=True)]
         self.assertEqual(sorted(set(times)), times)
         self.assertEqual([len(row) for row in radii["radii"]], [len(names)] * len(times))
-        self.assertIn([len(row) for row in radii["ratios"]],  # in the middle of a last act they are not known
+        self.assertIn([len(row) for row in radii["ratios"]],  # during the final projection they are not known
                       ([len(names)] * len(times), [0] * (len(times) - 1) + [len(names)]))
         self.assertTrue(all(0 <= ratio <= 1 for row in radii["ratios"] for ratio in row))
         self.assertTrue(all(radius >= 0 for row in radii["radii"] for radius in row))

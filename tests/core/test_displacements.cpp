@@ -141,7 +141,8 @@ TEST_P(DisplacementsNumbers, MeasureRadiusGradientsOfTheTensorsAsTheyAre) {
     for (const auto& tensor : displacements.tensors()) gradients.push_back(torch::randn_like(tensor));
     const auto expected = displacements.radius_gradients(gradients, radii, Rows::kBeyond);
     const auto largest = displacements.largest().clone();
-    displacements.interpolate(torch::full_like(radii, 0.25));  // the direction stays, and so does the slope
+    // The directions stay, and so do the radius gradients.
+    displacements.interpolate(torch::full_like(radii, 0.25));
     const auto now = displacements.measure_radius_gradients(gradients, radii, Rows::kBeyond);
     EXPECT_TRUE(torch::allclose(now.radius_gradients, expected, 1e-9));
     EXPECT_TRUE(torch::allclose(now.largest, 0.25 * largest, 1e-9));
@@ -202,11 +203,11 @@ TEST_P(DisplacementsNumbers, RadiusGradientsAreTheDerivativeOfALossThroughThePro
       const auto radius = radii[k].detach().cpu().requires_grad_(true);
       const auto projected = literal_projection(unprojected[k], anchor, radius, norm);
       const auto exact = torch::autograd::grad({loss_of(projected, k)}, {radius})[0].item<double>();
-      const auto slope = radius_gradients[k].item<double>();
-      EXPECT_NEAR(slope, exact, 1e-10 * (1 + std::abs(exact))) << name;
+      const auto radius_gradient = radius_gradients[k].item<double>();
+      EXPECT_NEAR(radius_gradient, exact, 1e-10 * (1 + std::abs(exact))) << name;
       const auto difference = ((above[k] - below[k]) / (2 * step[k])).item<double>();
-      EXPECT_NEAR(slope, difference, 1e-6 * (1 + std::abs(slope))) << name;
-      EXPECT_EQ(slope == 0, name == "unmoved" || weights.numel() == 0) << name;
+      EXPECT_NEAR(radius_gradient, difference, 1e-6 * (1 + std::abs(radius_gradient))) << name;
+      EXPECT_EQ(radius_gradient == 0, name == "unmoved" || weights.numel() == 0) << name;
     }
   }
 }
@@ -218,15 +219,15 @@ TEST_P(DisplacementsNumbers, RadiusGradientsCountTheRowsThatAreAskedFor) {
   Displacements displacements("Test", {{"w", weights, torch::zeros_like(weights)}}, Norm::kMars,
                               AnchorStorage::kWeights);
   displacements.measure();
-  const auto slope = [&](double radius, Rows rows) {
+  const auto radius_gradient = [&](double radius, Rows rows) {
     return displacements.radius_gradients({gradient}, scalars({radius}), rows).item<double>();
   };
-  EXPECT_EQ(slope(2, Rows::kAll), 111);
-  EXPECT_EQ(slope(2, Rows::kAtOrBeyond), 110);
-  EXPECT_EQ(slope(2, Rows::kBeyond), 100);
-  EXPECT_EQ(slope(4, Rows::kAtOrBeyond), 100) << "a radius clamped to n can still shrink";
-  EXPECT_EQ(slope(4, Rows::kBeyond), 0);
-  EXPECT_EQ(slope(5, Rows::kAtOrBeyond), 0);
+  EXPECT_EQ(radius_gradient(2, Rows::kAll), 111);
+  EXPECT_EQ(radius_gradient(2, Rows::kAtOrBeyond), 110);
+  EXPECT_EQ(radius_gradient(2, Rows::kBeyond), 100);
+  EXPECT_EQ(radius_gradient(4, Rows::kAtOrBeyond), 100) << "a radius clamped to n can still shrink";
+  EXPECT_EQ(radius_gradient(4, Rows::kBeyond), 0);
+  EXPECT_EQ(radius_gradient(5, Rows::kAtOrBeyond), 0);
 
   Displacements one("Test", {{"w", weights, torch::zeros_like(weights)}}, Norm::kMarsMax,
                     AnchorStorage::kWeights);

@@ -112,8 +112,8 @@ TEST_P(HeldOutLossTest, EvaluatesAtOtherValues) {
     EXPECT_EQ(parameters[k].const_data_ptr(), places[k].const_data_ptr()) << k;
 }
 
-// One memory for several variables: who sees a parameter's sees its values, in whatever shape and order.
-TEST_P(HeldOutLossTest, OtherValuesReachWhoSharesTheMemory) {
+// Several variables may share one memory: each then sees the values of the parameter, in any shape and order.
+TEST_P(HeldOutLossTest, OtherValuesReachViewsOfTheMemory) {
   auto& weight = net->head->weight;
   const auto share = [&](const char* name, const Tensor& view) {
     auto shared = net->register_parameter(name, view, /*requires_grad=*/true);

@@ -313,8 +313,8 @@ TEST(Radii, RefuseOptionsThatMakeNoSense) {
     EXPECT_NE(error(RadiiOptions().eps(bad)).find("eps must be positive"), std::string::npos);
   }
   for (const double bad : {-1., static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
-    EXPECT_NE(error(RadiiOptions().mu(bad)).find("mu must not be negative"), std::string::npos);
-    EXPECT_NE(error(RadiiOptions().tv(bad)).find("tv must not be negative"), std::string::npos);
+    EXPECT_NE(error(RadiiOptions().mu(bad)).find("mu must be at least 0"), std::string::npos);
+    EXPECT_NE(error(RadiiOptions().tv(bad)).find("tv must be at least 0"), std::string::npos);
   }
 }
 

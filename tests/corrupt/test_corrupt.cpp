@@ -304,7 +304,7 @@ std::vector<Attack> index_attacks() {
          return Paths{folder / "x.index.json"};
        }},
       {"index_names_itself", f, "a shard that is the index", "it is no checkpoint", one("x.index.json")},
-      {"index_shard_fifo", f, "a shard that is a pipe nobody writes to", "is not a regular file",
+      {"index_shard_fifo", f, "a shard that is a pipe without a writer", "is not a regular file",
        [](const fs::path& folder) {
          ::mkfifo((folder / "a.safetensors").c_str(), 0600);
          write_bytes(folder / "x.index.json", weight_map("\"w\":\"a.safetensors\""));
@@ -1144,7 +1144,7 @@ std::vector<Attack> other_attacks() {
        [](const fs::path& folder) { return Paths{folder / "x.pt"}; }},
       {"file_name_long", f, "a name longer than a system allows", "File name too long",
        [](const fs::path& folder) { return Paths{folder / (repeat("x", 300) + ".pt")}; }},
-      {"file_fifo", f, "a pipe nobody writes to", "is not a regular file",
+      {"file_fifo", f, "a pipe without a writer", "is not a regular file",
        [](const fs::path& folder) {
          ::mkfifo((folder / "x.pt").c_str(), 0600);
          return Paths{folder / "x.pt"};

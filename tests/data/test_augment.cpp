@@ -104,7 +104,7 @@ TEST(ImageOps, RefuseWhatPillowRefuses) {
   EXPECT_NE(error_of([&] { posterize(image, 9); }).find("[posterize]"), std::string::npos);
 }
 
-/// The result of each case <prefix>/<i>, with changes that `parse` makes of rows.
+// The result of each case <prefix>/<i>, with changes that `parse` makes of rows.
 template <class Parse>
 void compare_sequences(const std::string& prefix, Parse&& parse) {
   size_t compared = 0;

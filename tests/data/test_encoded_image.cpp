@@ -149,10 +149,10 @@ const std::set<std::string> kStricter{
     "no_palette.png",        //
     "palette_after.png",     // the data
     "twice_ihdr.png",        //
-    "uneven_palette.png",    // of 47 bytes
+    "uneven_palette.png",    // it has 47 bytes
     "unknown_critical.png",  // a chunk that one must understand
 };
-// Read all the same: a chunk that nobody needs is too short.
+// Read all the same: a chunk that pixels do not depend on is too short.
 const std::set<std::string> kLooser{"short_gama.png", "short_trns.png"};
 
 TEST(EncodedImage, HasPillowsPixels) {

@@ -127,7 +127,7 @@ TEST(Glyphs, DomainsAreOursThenTheFacesThenThePackages) {
   EXPECT_EQ(glyph_domain("Palladio Uralic Bold", false, {2, 0, 8, 3}, sans), GlyphDomain::kSerif);
 }
 
-// A letter of an alphabet that nobody knows, in squares of `size` pixels.
+// A letter of a random alphabet, in squares of `size` pixels.
 Image letter(uint64_t which, int64_t size) {
   Random random(which, 0, 0);
   Image image(32, 32, 1);

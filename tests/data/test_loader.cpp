@@ -28,7 +28,7 @@ TrainViewOptions train_options(Decode decode = Decode::kFast) {
 }
 LoaderOptions options(int64_t batch_size = 4) { return LoaderOptions().batch_size(batch_size); }
 
-// Of images of three classes in both formats and several sizes.
+// Writes images of three classes, in both formats and several sizes.
 SampleSubset make_images(const fs::path& folder, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const auto name = fmt::format("{:04}.{}", i, i % 3 == 0 ? "png" : "jpg");
@@ -329,7 +329,7 @@ TEST_F(LoaderTest, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_HAS(error(options().workers(0)), "workers 0");
   EXPECT_HAS(error(options().queue(-1)), "queue -1");
   EXPECT_HAS(error(options().channels(2)), "channels 2: expected 1 or 3");
-  EXPECT_HAS(error(options().cache(-1)), "cache -1 must not be negative");
+  EXPECT_HAS(error(options().cache(-1)), "cache -1 must be at least 0");
   EXPECT_HAS(error(options().max_pixels(0)), "max_pixels 0");
   EXPECT_HAS(error(options(), EvalViewOptions().image_size(0)), "image_size 0 must be at least 1");
   EXPECT_HAS(error_of([&] { Loader({subset.samples, {}}, eval_options(), options()); }), "no images to load");

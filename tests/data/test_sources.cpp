@@ -1,5 +1,4 @@
-// Where images come from: folders, lists and tars laid out as the known data sets are, and as nobody
-// should.
+// The sources of images: folders, lists and tars laid out as the known data sets are, and wrongly.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@ namespace fs = std::filesystem;
 using namespace test;
 using Names = std::vector<std::string>;
 
-// Of each image by its class's name.
+// The number of images of each class, by its name.
 std::map<std::string, int64_t> count_by_class(const Samples& samples) {
   std::map<std::string, int64_t> counts;
   for (int64_t i = 0; i < samples.size(); ++i) {

@@ -1,4 +1,4 @@
-// Who gets which images, and the random numbers that decide it.
+// Splits of data sets, and the random numbers that decide them.
 #include "tpgm/data/split.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tars: WebDataset's, class folders in them, and what nobody should write.
+// Tars: WebDataset's, class folders in them, and malformed ones.
 #include "tpgm/data/sources/tar.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::vector<ShardSample> indexed(const std::string& bytes) {
   return index_shard(reader);
 }
 
-// A header and its bytes, as anybody might write them.
+// A header and its bytes, well-formed or not.
 std::string tar_entry(const std::string& name, char type, const std::string& bytes,
                       const std::string& size = "") {
   TarHeader header{};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kPixels = int64_t{1} << 20;
 
-/// Empty where it is refused.
+// Empty where it is refused.
 template <typename Decode>
 Image image_or_refusal(size_t file_size, const Decode& decode) {
   Image image;
@@ -21,7 +21,7 @@ Image image_or_refusal(size_t file_size, const Decode& decode) {
   return image;
 }
 
-/// 4 bytes, the highest first.
+// 4 bytes, the highest first.
 uint32_t number(const uint8_t* at) {
   return uint32_t{at[0]} << 24 | uint32_t{at[1]} << 16 | uint32_t{at[2]} << 8 | at[3];
 }

@@ -72,7 +72,7 @@ FUZZ(bytes) {
   } else {
     file = std::string(kStreamStart).append(bytes);
   }
-  // Of the exact size, so that a read past the end is seen.
+  // A copy of the exact size, so that the sanitizer detects a read past the end.
   const auto exact = std::make_unique<char[]>(file.size());
   std::copy(file.begin(), file.end(), exact.get());
   const std::string_view whole(exact.get(), file.size());

@@ -127,7 +127,7 @@ inline void read_entry(const std::shared_ptr<const MappedFile>& file, const Tens
   }
 }
 
-/// Of torch::OrderedDict<std::string, TensorEntry>.
+/// Checks and reads all tensors of a torch::OrderedDict<std::string, TensorEntry>.
 template <typename Entries>
 void check_entries(const Entries& entries, std::string_view file) {
   const auto map = mapped(file);

@@ -187,7 +187,7 @@ TEST(Plan, CoversEveryElementOnceInOrder) {
       const auto& [layout, first_row, first_piece, pieces, per_row] = plan.tensors[k];
       ASSERT_EQ(first_row, rows);
       ASSERT_EQ(static_cast<size_t>(first_piece), piece);
-      ASSERT_GE(pieces, 1);  // an empty tensor has one too: somebody has to write its distance
+      ASSERT_GE(pieces, 1);  // an empty tensor has one too, which writes its distance
       int64_t next = 0;
       for (int32_t i = 0; i < pieces; ++i, ++piece) {
         const auto& at = plan.pieces[piece];
@@ -301,7 +301,7 @@ TEST_P(Kernels, ReportTheFirstTensorThatIsNotFinite) {
     call.measure(norm);
     EXPECT_EQ(call.code(), 7);
     call.measure(norm);
-    EXPECT_EQ(call.code(), 7) << "nobody but the caller resets it";
+    EXPECT_EQ(call.code(), 7) << "only the caller resets it";
     call.report.fill_(kAllFinite);
     Call now(items, device());
     const auto radii = torch::ones({count}, torch::kDouble);

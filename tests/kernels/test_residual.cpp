@@ -176,7 +176,8 @@ Tensors activate_in_aten(Unit unit, const Tensor& narrow, const Tensor& dy) {
   return {y.detach(), dx, dx.sum(0)};
 }
 
-// Of the parts of `packed` [rows, parts · cols], as they lie in it; and the parts beside each other again.
+// The column sums of the parts of `packed` [rows, parts · cols], which are views of it, and the parts copied
+// beside each other again.
 std::vector<Tensor> column_sums_on(torch::Device device, const Tensor& packed, int parts) {
   Memory memory(device);
   ColumnSums args;
@@ -198,7 +199,7 @@ std::vector<Tensor> column_sums_on(torch::Device device, const Tensor& packed, i
 const std::vector<std::pair<torch::ScalarType, torch::ScalarType>> kStreams{
     {torch::kDouble, torch::kDouble}, {torch::kFloat, torch::kFloat}, {torch::kFloat, torch::kBFloat16}};
 
-TEST(Transformer, AgreesWithLibTorch) {
+TEST(Residual, AgreesWithLibTorch) {
   torch::manual_seed(1);
   for (const auto& [type, branches] : kStreams) {
     for (const auto& [rows, cols] :
@@ -222,7 +223,7 @@ TEST(Transformer, AgreesWithLibTorch) {
   }
 }
 
-class TransformerCuda : public ::testing::Test {
+class ResidualCuda : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!torch::cuda::is_available()) GTEST_SKIP() << "no CUDA device";
@@ -230,7 +231,7 @@ class TransformerCuda : public ::testing::Test {
   }
 };
 
-TEST_F(TransformerCuda, AgreesWithTheCpu) {
+TEST_F(ResidualCuda, AgreesWithTheCpu) {
   std::mt19937 random(4);
   std::vector<std::pair<int, int>> shapes{{1, 8},     {1, 2048},  {5, 768},   {300, 768}, {1000, 1024},
                                           {700, 192}, {333, 384}, {65, 1280}, {97, 1664}, {0, 64}};
@@ -263,7 +264,7 @@ TEST_F(TransformerCuda, AgreesWithTheCpu) {
 }
 
 // The fast Φ may be off by a rounding of bf16, and by no more, wherever Φ itself is no denormal number.
-TEST_F(TransformerCuda, RoundsGeluOfEveryBf16) {
+TEST_F(ResidualCuda, RoundsGeluOfEveryBf16) {
   Tensor every =
       torch::arange(-32768, 32768, torch::kInt).to(torch::kShort).view(torch::kBFloat16).view({1, -1});
   every = torch::where(every.abs() < 12, every, torch::zeros_like(every));
@@ -273,7 +274,7 @@ TEST_F(TransformerCuda, RoundsGeluOfEveryBf16) {
                exact = activate_on(torch::kCPU, unit, every, dy);
     for (const int k : {0, 1}) {
       const auto a = fast[k].to(torch::kDouble), b = exact[k].to(torch::kDouble);
-      // A slope passes through zero, near which only the size of its terms can be asked for.
+      // The derivative passes through zero. Near it, only an error relative to its terms can be bounded.
       const double floor = k == 0 ? 1e-37 : 1e-4;
       EXPECT_LE(((a - b).abs() / b.abs().clamp_min(floor)).max().item<double>(), 1.01 / 128) << k;
     }

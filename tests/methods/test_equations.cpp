@@ -288,10 +288,11 @@ TEST_P(Equations, RadiusGradientsMatchFiniteDifferences) {
       };
       const auto gamma = first[index].item<double>();
       const auto h = 1e-4 * gamma;
-      const auto slope = (gamma - radii[k].value()) / rate;
-      EXPECT_NEAR(slope, (loss_at(h) - loss_at(-h)) / (2 * h), 1e-5 * std::max(1.0, std::abs(slope)))
+      const auto radius_gradient = (gamma - radii[k].value()) / rate;
+      EXPECT_NEAR(radius_gradient, (loss_at(h) - loss_at(-h)) / (2 * h),
+                  1e-5 * std::max(1.0, std::abs(radius_gradient)))
           << radii[k].key();
-      EXPECT_GT(std::abs(slope), 1e-4) << radii[k].key();
+      EXPECT_GT(std::abs(radius_gradient), 1e-4) << radii[k].key();
     }
   }
 }

@@ -256,7 +256,7 @@ TEST_F(ClassifierTest, ClassNamesComeAsTextJsonOrFolders) {
   EXPECT_TRUE(has(error("cat\n\ndog\n"), "the name in line 2 is empty"));
   EXPECT_TRUE(has(error(R"(["cat", " "])"), "the name of class 1 is empty"));
   EXPECT_TRUE(has(error(""), "has no names in it"));
-  EXPECT_TRUE(has(error("[\"cat\","), "begins as JSON and is none"));
+  EXPECT_TRUE(has(error("[\"cat\","), "begins like JSON but is not JSON"));
   EXPECT_TRUE(has(error("[\"cat\", 3]"), "entry 1 is number, expected a name"));
   EXPECT_TRUE(has(error("[" + std::string(300000, '[') + std::string(300001, ']')), "expected a name"));
   EXPECT_TRUE(has(error("caf\xe9\n"), "is not UTF-8"));

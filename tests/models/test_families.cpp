@@ -22,7 +22,7 @@ namespace {
 
 using RunSetup = Setup;  // tests have a Setup() of their own
 
-/// The mean over the pixels, times a matrix.
+// The mean over the pixels, times a matrix.
 class Mean : public Backbone {
  public:
   explicit Mean(const ModelConfig& config)
@@ -56,7 +56,7 @@ void read_mean(const Shapes& shapes, ModelConfig& config) {
 Family mean_family(const std::string& name) {
   return {.name = name,
           .sizes = {{"image_size", "pixels on a side", &ModelConfig::image_size},
-                    {"channels", "of an image", &ModelConfig::channels},
+                    {"channels", "image channels", &ModelConfig::channels},
                     {"width", "features", &ModelConfig::width}},
           .set_defaults =
               [](ModelConfig& config) {
@@ -86,7 +86,7 @@ static_assert(!std::is_default_constructible_v<Family>);
 
 class Families : public ModelFiles {
  protected:
-  /// Two classes of six images, each of one colour.
+  // Two classes of six images, each of one colour.
   std::string data() const {
     for (const int colour : {40, 200}) {
       const auto folder = file("data") / std::to_string(colour);
@@ -99,7 +99,7 @@ class Families : public ModelFiles {
     }
     return file("data").string();
   }
-  /// What `tpgm train --dry-run` asks for.
+  // What `tpgm train --dry-run` asks for.
   RunSetup prepared(const std::string& model, Settings more = {}) const {
     more.insert(
         {{"data-dir", data()}, {"model", model}, {"method", "ft"}, {"device", "cpu"}, {"workers", "1"}});

@@ -354,7 +354,7 @@ TEST(Registry, CountsAreTheLibrariesOwn) {
     EXPECT_EQ(cost_of(config).parameters + 1000 * (features + 1), parameters) << name;
     EXPECT_NEAR(cost_of(config).gflops + 1e-6 * static_cast<double>(features), gflops, 1e-3) << name;
   }
-  // Of the models that OpenAI published.
+  // The models that OpenAI published.
   const std::vector<std::pair<std::string, int64_t>> openai{
       {"RN50", 102007137},     {"RN101", 119688033},    {"ViT-B/32", 151277313},
       {"ViT-B/16", 149620737}, {"ViT-L/14", 427616513}, {"ViT-L/14@336px", 427944193}};

@@ -17,7 +17,7 @@ namespace {
 class Script : public ModelFiles {
  protected:
   static std::string golden() { return (golden_folder() / "torchvision-resnet-basic/script.pt").string(); }
-  /// A script of one parameter, with this for its forward().
+  // A script of one parameter, with this for its forward().
   std::string save(const std::string& forward, bool with_parameter = true) const {
     torch::jit::Module module("M");
     if (with_parameter) module.register_parameter("scale", at::ones({1}), false);

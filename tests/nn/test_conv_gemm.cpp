@@ -112,17 +112,17 @@ TEST(ConvGemm, CanBeChangedInPlaceAndDifferentiatedTwice) {
 
 TEST(ConvGemm, AreForFewPixelsInChannelsLastAndSinglePrecision) {
   const AlwaysOneDnn one_dnn;
-  const auto maps = [](int64_t side) { return at::randn({2, 8, side, side}).contiguous(kLast); };
+  const auto feature_map = [](int64_t side) { return at::randn({2, 8, side, side}).contiguous(kLast); };
   const auto weight = [](int64_t side) { return at::randn({16, 8, side, side}).contiguous(kLast); };
-  EXPECT_TRUE(conv_runs_as_gemm(maps(16), weight(1), 1));
-  EXPECT_FALSE(conv_runs_as_gemm(maps(17), weight(1), 1));
-  EXPECT_TRUE(conv_runs_as_gemm(maps(17), weight(1), 2));
-  EXPECT_TRUE(conv_runs_as_gemm(maps(8), weight(3), 1));
-  EXPECT_FALSE(conv_runs_as_gemm(maps(9), weight(3), 1));
-  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(2), 1));  // a pixel more than the map has
-  EXPECT_FALSE(conv_runs_as_gemm(maps(8).contiguous(), weight(3), 1));
-  EXPECT_FALSE(conv_runs_as_gemm(maps(8), weight(3).contiguous(), 1));
-  EXPECT_FALSE(conv_runs_as_gemm(maps(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(feature_map(16), weight(1), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(17), weight(1), 1));
+  EXPECT_TRUE(conv_runs_as_gemm(feature_map(17), weight(1), 2));
+  EXPECT_TRUE(conv_runs_as_gemm(feature_map(8), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(9), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(8), weight(2), 1));  // a pixel more than the feature map has
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(8).contiguous(), weight(3), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(8), weight(3).contiguous(), 1));
+  EXPECT_FALSE(conv_runs_as_gemm(feature_map(8).to(at::kDouble), weight(3).to(at::kDouble), 1));
   EXPECT_FALSE(conv_runs_as_gemm(at::empty({0, 8, 4, 4}).contiguous(kLast), weight(3), 1));
 }
 

@@ -50,7 +50,7 @@ std::vector<Case> random_cases(int64_t most_channels) {
       }
     }
   }
-  for (const bool residual : {true, false}) {  // maps of one pixel: as few values as a last stage has
+  for (const bool residual : {true, false}) {  // one pixel: as few values as a last stage has
     for (const bool training : {true, false})
       cases.push_back({8, 16, 1, 1, residual, true, Pool::kNone, training, residual});
   }
@@ -113,11 +113,11 @@ struct Inputs {
   }
 };
 
-Twice fused(const Inputs& in, const Case& each) {
+SharedOutput fused(const Inputs& in, const Case& each) {
   return fused_norm(in.x, in.norm, {in.residual, each.relu, each.pool}, {each.training, 0.1, 1e-5});
 }
 
-Twice plain(const Inputs& in, const Case& each) {
+SharedOutput plain(const Inputs& in, const Case& each) {
   Tensor y = each.shift ? (in.x + in.norm.bias.view({-1, 1, 1})).to(in.x.scalar_type())
                         : at::batch_norm(in.x, in.norm.weight, in.norm.bias, in.norm.running_mean,
                                          in.norm.running_var, each.training, 0.1, 1e-5,
@@ -129,7 +129,7 @@ Twice plain(const Inputs& in, const Case& each) {
   return {y, y};
 }
 
-Tensor loss_of(const Twice& y, const Inputs& in) {
+Tensor loss_of(const SharedOutput& y, const Inputs& in) {
   Tensor loss = (y.first * in.grad_first).sum();
   return in.grad_second.defined() ? loss + (y.second * in.grad_second).sum() : loss;
 }
@@ -144,7 +144,7 @@ template <class Run>
 void expect_alike(const Case& each, const Inputs& ours, const Inputs& theirs, Run run_theirs,
                   double tolerance) {
   SCOPED_TRACE(name_of(each));
-  const Twice y = fused(ours, each), expected = run_theirs(theirs, each);
+  const SharedOutput y = fused(ours, each), expected = run_theirs(theirs, each);
   EXPECT_LT(away(y.first, expected.first), tolerance);
   EXPECT_TRUE(torch::equal(y.first, y.second));
   const auto gradients = torch::autograd::grad({loss_of(y, ours)}, ours.leaves());
@@ -188,9 +188,9 @@ TEST(FusedNorm, HasTheGradientsOfFiniteDifferences) {
         leaf.sub_(direction, by);
         return loss;
       };
-      const double slope = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+      const double difference = (moved(kStep) - moved(-kStep)) / (2 * kStep);
       const double expected = (gradients[i] * direction).sum().item<double>();
-      EXPECT_NEAR(slope, expected, 1e-5 * (1 + std::abs(expected))) << "of input " << i;
+      EXPECT_NEAR(difference, expected, 1e-5 * (1 + std::abs(expected))) << "of input " << i;
     }
   }
 }
@@ -210,7 +210,7 @@ TEST(FusedNorm, LetsNoNanThroughUnseen) {
   const Case each{2, 8, 4, 4, false, true, Pool::kMax, false, false};
   Inputs in(each, torch::kFloat);
   in.x[1][3][2][2] = std::nan("");
-  const Twice y = fused(in.to(torch::kCPU, torch::kFloat), each);
+  const SharedOutput y = fused(in.to(torch::kCPU, torch::kFloat), each);
   EXPECT_TRUE(y.first.isnan().any().item<bool>());
 }
 
@@ -381,7 +381,7 @@ TEST_F(FusedNormCuda, GivesTheSameBitsTwice) {
   std::vector<Tensor> first;
   for (int run = 0; run < 3; ++run) {
     const Inputs copy = in.to(torch::kCUDA, torch::kBFloat16);
-    const Twice y = fused(copy, each);
+    const SharedOutput y = fused(copy, each);
     auto all = torch::autograd::grad({loss_of(y, copy)}, copy.leaves());
     all.push_back(y.first);
     if (run == 0) first = all;

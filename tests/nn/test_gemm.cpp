@@ -1,4 +1,4 @@
-// Matrix products against ATen's in double precision, however their operands lie.
+// GEMMs against ATen's in double precision, however their operands lie.
 #include <ATen/Context.h>
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-class Products : public OnDevice {
+class Gemms : public OnDevice {
  protected:
   // Where ATen has to do it, it may add parts of a sum in bf16.
   void SetUp() override {
@@ -52,19 +52,19 @@ class Products : public OnDevice {
 
   static Tensor exact(const Tensor& x) { return x.detach().cpu().to(at::kDouble); }
 
-  // Sums are in fp32 at least. The product is rounded once, and so is what something was added to.
-  static void expect_rounded(const char* what, const Tensor& actual, const Tensor& product,
+  // Sums are in fp32 at least. The result is rounded once, and so is the sum with what it is added to.
+  static void expect_rounded(const char* what, const Tensor& actual, const Tensor& matmul,
                              const Tensor& added, const Tensor& scale) {
     SCOPED_TRACE(what);
     const double unit = actual.scalar_type() == at::kBFloat16 ? 0x1p-8 : 0x1p-20;
-    const Tensor expected = product + added, away = (exact(actual) - expected).abs();
-    const Tensor limit = 1.01 * unit * (expected.abs() + (added != 0) * product.abs()) + 1e-5 * scale;
+    const Tensor expected = matmul + added, away = (exact(actual) - expected).abs();
+    const Tensor limit = 1.01 * unit * (expected.abs() + (added != 0) * matmul.abs()) + 1e-5 * scale;
     EXPECT_TRUE((away <= limit).all().item<bool>()) << "off by " << (away - limit).max().item<double>();
   }
 };
-TPGM_ON_EVERY_DEVICE(Products);
+TPGM_ON_EVERY_DEVICE(Gemms);
 
-TEST_P(Products, AgreeWithAtenInDoublePrecision) {
+TEST_P(Gemms, AgreeWithAtenInDoublePrecision) {
   for (const auto type : types()) {
     for (int round = 0; round < 60; ++round) {
       std::optional<AlwaysOneDnn> one_dnn;
@@ -82,7 +82,7 @@ TEST_P(Products, AgreeWithAtenInDoublePrecision) {
       Tensor out;
       ASSERT_NO_THROW(out = gemm(a, b));
       ASSERT_EQ(out.scalar_type(), type);
-      expect_rounded("product", out, expected, nothing, scale);
+      expect_rounded("matmul", out, expected, nothing, scale);
       ASSERT_NO_THROW(out = weight_gradient(a.t(), b));
       expect_rounded("a gradient", out, expected, nothing, scale);
       ASSERT_NO_THROW(out = gemm(a, b, bias));
@@ -98,7 +98,7 @@ TEST_P(Products, AgreeWithAtenInDoublePrecision) {
   }
 }
 
-TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
+TEST_P(Gemms, LinearHasTheGradientsOfItsOperation) {
   for (const auto type : types()) {
     const Tensor x = at::randn({5, 7, 48}).to(device(), type).requires_grad_();
     const Tensor weight = at::randn({32, 48}).to(device(), type).requires_grad_();
@@ -133,7 +133,7 @@ TEST_P(Products, LinearHasTheGradientsOfItsOperation) {
   }
 }
 
-TEST_P(Products, LinearKeepsWhatItsGradientsNeed) {
+TEST_P(Gemms, LinearKeepsWhatItsGradientsNeed) {
   const AlwaysOneDnn one_dnn;
   const auto type = types().front();
   const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(device(), type); };
@@ -151,7 +151,7 @@ TEST_P(Products, LinearKeepsWhatItsGradientsNeed) {
   }
 }
 
-TEST_P(Products, LinearCanBeDifferentiatedTwice) {
+TEST_P(Gemms, LinearCanBeDifferentiatedTwice) {
   for (const auto type : types()) {
     const auto leaf = [&](at::IntArrayRef sizes) { return at::randn(sizes).to(device(), type); };
     const Tensor x = leaf({6, 16}), weight = leaf({8, 16}), bias = leaf({8}), dy = leaf({6, 8});
@@ -173,7 +173,7 @@ TEST_P(Products, LinearCanBeDifferentiatedTwice) {
   }
 }
 
-TEST_P(Products, OfShapesThatDoNotFitAreRefused) {
+TEST_P(Gemms, OfShapesThatDoNotFitAreRefused) {
   const auto type = types().front();
   const auto make = [&](int64_t rows, int64_t cols) { return at::zeros({rows, cols}).to(device(), type); };
   EXPECT_FALSE(error_of([&] { gemm(make(8, 16), make(8, 16)); }).empty());

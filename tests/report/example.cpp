@@ -26,7 +26,7 @@ constexpr std::array<std::pair<double, double>, 13> kAccuracies{{{81.9, 51.2},
                                                                  {79.4, 51.8},
                                                                  {78.8, 52.6}}};
 
-/// From -1 to 1, without the library's generators, whose distributions differ between standard libraries.
+// From -1 to 1, without the library's generators, whose distributions differ between standard libraries.
 double noise(unsigned i) {
   i = (i ^ 61u) ^ (i >> 16);
   i *= 9u;

@@ -108,7 +108,7 @@ TEST(Page, ImagesAndAnswers) {
       has(html,
           "<img class=\"pixels\" width=\"128\" height=\"128\" alt=\"o\" src=\"data:image/png;base64,iVBOR"));
   EXPECT_TRUE(has(html, "<li class=\"wrong\"><i aria-hidden=\"true\">✗</i><b>ft:</b> zero"));
-  EXPECT_TRUE(has(html, "<li class=\"right\"><i aria-hidden=\"true\">✓</i><b>tpgm:</b> o"));
+  EXPECT_TRUE(has(html, "<li class=\"correct\"><i aria-hidden=\"true\">✓</i><b>tpgm:</b> o"));
   EXPECT_TRUE(
       has(html_of(Gallery{"", {{example_png(200, 1), "o", {}}}}), "<img width=\"200\" height=\"200\""));
 }

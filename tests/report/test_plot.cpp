@@ -29,7 +29,7 @@ Plot example() {
           .series = {{"first", {0, 1, 2}, {1, 3, 2}, {0.1, 0.1, 0.1}}, {"second", {0, 2}, {2, 2}, {}, true}}};
 }
 
-/// What stands between `before` and `after`, at each place.
+// What stands between `before` and `after`, at each place.
 std::vector<std::string> all_between(const std::string& text, const std::string& before,
                                      const std::string& after) {
   std::vector<std::string> found;
@@ -66,7 +66,7 @@ std::vector<Point> marks(const std::string& svg) {
   return points;
 }
 
-/// From the lines of the grid, which go from its left to its right; the lowest is the axis.
+// From the lines of the grid, which go from its left to its right; the lowest is the axis.
 Box frame(const std::string& svg) {
   Box box{1e9, 1e9, -1e9, -1e9};
   for (const auto& line : all_between(svg, "<path class=\"grid\" d=\"M", "\"")) {
@@ -78,7 +78,8 @@ Box frame(const std::string& svg) {
   return box;
 }
 
-/// Of the text beside points, with letters of half the height on average: drawn, they are rather wider.
+// The boxes of the text beside points, with letters of half the height on average: drawn, they are rather
+// wider.
 std::vector<Box> labels(const std::string& svg) {
   std::vector<Box> boxes;
   for (const auto& label : all_between(svg, "<text class=\"halo\"", "</text>")) {
@@ -182,7 +183,7 @@ TEST(Plot, LabelsOverlapNothing) {
   }
   const auto svg = to_svg(hopeless);
   EXPECT_LT(labels(svg).size(), 60u);
-  EXPECT_NE(svg.find("<title>label 59</title>"), std::string::npos);  // to who points at it
+  EXPECT_NE(svg.find("<title>label 59</title>"), std::string::npos);  // as a tooltip
 }
 
 TEST(Plot, LabelsStayOffLinesWhereTheyCan) {

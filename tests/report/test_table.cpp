@@ -27,7 +27,7 @@ Table example() {
           .rules = {2}};
 }
 
-/// A table that is one cell below one column of the same text.
+// A table that is one cell below one column of the same text.
 Table cell(const std::string& text) {
   return {.caption = "", .groups = {}, .columns = {text}, .rows = {{text}}, .marked = {}, .rules = {}};
 }

@@ -14,7 +14,7 @@
 
 namespace tpgm::test {
 
-/// Two classes of 20, 6 and 8 images: train/home, test/home and test/away. Nobody decodes them.
+/// Two classes of 20, 6 and 8 images: train/home, test/home and test/away. They are never decoded.
 inline void write_data(const std::filesystem::path& folder) {
   for (const auto& [part, count] : {std::pair{"train/home", 20}, {"test/home", 6}, {"test/away", 8}}) {
     for (const char* name : {"bars", "dots"}) {

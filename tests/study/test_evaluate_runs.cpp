@@ -41,7 +41,7 @@ class EvaluateRuns : public test::Scratch {
     evaluate(rows, "", c10::kCPU, nullptr, nullptr);
     return rows;
   }
-  /// Top-1 at home and away.
+  // Top-1 at home and away.
   std::pair<double, double> top1(const std::string& checkpoint, const Settings& more = {}) const {
     const auto rows = evaluated({checkpoint}, more);
     return {rows[0].results[0].top1(), rows[0].results[1].top1()};

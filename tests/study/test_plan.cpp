@@ -78,7 +78,7 @@ TEST_F(Tables, SayWhatIsWrongWithTheirNumbers) {
   EXPECT_HAS(wrong(header + "A,fft,\n"), "did you mean 'ft'?");
   EXPECT_HAS(wrong(header + "A,wise:ratio,\n"), "'ratio': expected KEY=VALUE");
   EXPECT_HAS(wrong(header), "has no rows");
-  EXPECT_HAS(error_of([&] { load_table(folder_, "none"); }), "cannot read");
+  EXPECT_HAS(error_of([&] { load_table(folder_, "none"); }), "[load_table] cannot read");
 }
 
 TEST_F(Tables, AreFoundByPathAndByName) {

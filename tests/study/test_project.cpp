@@ -25,7 +25,7 @@ class Project : public test::Scratch {
     at::manual_seed(0);
     test::write_two_domains(folder_ / "data");
   }
-  /// A pre-trained and a fine-tuned model; the head of the former has that many classes.
+  // A pre-trained and a fine-tuned model; the head of the former has that many classes.
   ProjectOptions make_models(int64_t anchor_classes) const {
     const Names names = {"a", "b", "c"};
     const auto pre = test::tiny_classifier(anchor_classes), ft = test::tiny_classifier(3);

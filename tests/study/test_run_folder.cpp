@@ -29,9 +29,10 @@ NamedNumbers numbers(const std::vector<std::pair<std::string, double>>& items) {
 
 TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
   const TrainOptions options;
+  EXPECT_HAS(error_of([&] { RunFolder::open(folder_ / "none"); }), "[RunFolder::open] '");
   EXPECT_HAS(error_of([&] { RunFolder::open(folder_ / "none"); }), "no recipe.toml");
   { RunFolder folder = RunFolder::create(run(), options, {}); }
-  EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "`resume`");
+  EXPECT_HAS(error_of([&] { RunFolder::create(run(), options, {}); }), "resume that run");
   {
     RunFolder folder = RunFolder::open(run());
     EXPECT_FALSE(folder.load_state());
@@ -128,6 +129,36 @@ TEST_F(RunFolders, ResumeFromTheLastState) {
   ASSERT_EQ(radii.entries.size(), 2);
   EXPECT_EQ(radii.entries[1].step, 6);
   EXPECT_FALSE(fs::exists(run() / "resume.safetensors"));
+}
+
+TEST_F(RunFolders, HaveThePredictionsOfTheTests) {
+  EXPECT_FALSE(read_predictions(run()));
+  RunFolder folder = RunFolder::create(run(), TrainOptions(), {});
+  const auto save = [&](const at::Tensor& classes) {
+    NamedTensors tests;
+    tests.insert("home", classes);
+    folder.save_predictions(tests);
+  };
+  const auto classes = at::tensor({1, -1, 0}, at::kInt);
+  save(classes);
+  EXPECT_FALSE(read_predictions(run()));  // only the weights say which class is which
+  NamedTensors weights;
+  weights.insert("x", at::ones({2}));
+  Metadata metadata;
+  keys::kClasses.set(metadata, {"dots", "bars"});
+  folder.save_weights("best", weights, metadata);
+  const auto predictions = read_predictions(run()).value();
+  EXPECT_EQ(predictions.classes, (std::vector<std::string>{"dots", "bars"}));
+  ASSERT_EQ(predictions.tests.keys(), std::vector<std::string>{"home"});
+  EXPECT_TRUE(at::equal(predictions.tests["home"], classes));
+
+  const std::string error = "[read_predictions] '" + predictions_of(run()).string() + "'";
+  for (const auto& wrong : {at::zeros({3}), at::zeros({3, 1}, at::kInt)}) {
+    save(wrong);
+    EXPECT_HAS(error_of([&] { read_predictions(run()); }), error + " is damaged: it ");
+  }
+  test::put_file(predictions_of(run()), "nonsense");
+  EXPECT_HAS(error_of([&] { read_predictions(run()); }), error);
 }
 
 TEST_F(RunFolders, SayWhichFileIsDamaged) {

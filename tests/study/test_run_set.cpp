@@ -83,7 +83,7 @@ TEST_F(RunSets, SayWhatTheyLeaveOut) {
   ASSERT_EQ(set.rows.size(), 1);
   EXPECT_EQ(set.unfinished, std::vector<fs::path>{folder_ / "unfinished"});
   ASSERT_EQ(set.notes.size(), 2);
-  EXPECT_HAS(set.notes[0], "pretraining' is no row: it is what others began from");
+  EXPECT_HAS(set.notes[0], "pretraining' is left out: other runs started from it");
   EXPECT_HAS(set.notes[1], "same' is left out: ");
 }
 
@@ -130,7 +130,7 @@ TEST_F(RunSets, KnowARunOfAnOlderVersion) {
 }
 
 TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
-  EXPECT_HAS(error_of([&] { load_runs({folder_ / "nowhere"}); }), "there is no '");
+  EXPECT_HAS(error_of([&] { load_runs({folder_ / "nowhere"}); }), "[load_runs] there is no '");
   EXPECT_HAS(error_of([&] { load(); }), "is no run and has none below it");
   run("a", {});
   EXPECT_HAS(error_of([&] { load_runs({folder_ / "a" / "recipe.toml"}); }), "is a file");
@@ -146,7 +146,7 @@ TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
   EXPECT_HAS(error_of([&] { load(); }), "of a test could be read");
   fs::remove(folder_ / "a" / "result.json");
   fs::remove(folder_ / "b" / "result.json");
-  EXPECT_HAS(error_of([&] { load(); }), "none of the runs is finished");
+  EXPECT_HAS(error_of([&] { load(); }), "none of the runs is finished; resume '");
 }
 
 // The tests of a run may come in another order.

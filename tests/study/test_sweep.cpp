@@ -65,7 +65,7 @@ TEST_F(Sweeps, AreRefused) {
   EXPECT_HAS(refused({}, {"1", "1"}), "a seed is there twice");
   EXPECT_HAS(refused({"checkpoint=a/b,a_b"}), "two runs would be called");
   EXPECT_HAS(refused({"mu=1,2"}), "`mu` is no option of ft");
-  EXPECT_HAS(error_of([] { expand({}); }), "`output` is required");
+  EXPECT_HAS(error_of([] { expand({}); }), "[expand] `output` is required");
 }
 
 TEST_F(Sweeps, GivenSettingsBeatRecipes) {

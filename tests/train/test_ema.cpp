@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kTolerance = 1e-6;  // relative to the largest of a tensor
 
-/// timm's module of the goldens.
+// timm's module of the goldens.
 struct SmallImpl : torch::nn::Module {
   SmallImpl() {
     linear = register_module("linear", torch::nn::Linear(5, 7));
@@ -51,7 +51,7 @@ class EmaTest : public OnDevice {
     net_->to(device());
     assign("start/", -1);
   }
-  /// The golden's weights before training (update < 0) or at an update.
+  // The golden's weights before training (update < 0) or at an update.
   void assign(const std::string& prefix, int64_t update) {
     const torch::NoGradGuard no_grad;
     for (auto& item : named_tensors(*net_)) {

@@ -270,7 +270,7 @@ TEST_P(Evaluate, SaysWhatItTakesEachImageFor) {
 TEST_P(Evaluate, TheModelIsAsBefore) {
   const auto net = model(5);
   net->train();
-  net->backbone->children().front()->eval();  // a block that somebody froze
+  net->backbone->children().front()->eval();  // a frozen block
   std::vector<bool> before;
   for (const auto& each : net->modules()) before.push_back(each->is_training());
   std::vector<at::Tensor> buffers;

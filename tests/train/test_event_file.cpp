@@ -26,7 +26,7 @@ struct EventFiles : tpgm::test::Scratch {
   std::filesystem::path path() const { return file("events.out.tfevents.1"); }
 };
 
-/// What goldens_events/make_event_goldens.py writes.
+// What goldens_events/make_event_goldens.py writes.
 std::string golden() { return read_bytes(TPGM_TEST_DATA "/train/goldens_events/golden.tfevents"); }
 
 void write_scalars(EventFile& events) {

@@ -13,16 +13,17 @@
 #include "tests/torch_nn.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/train/optim.h"
+#include "tpgm/train/parameter_groups.h"
 
 namespace tpgm::testing::test_optim {
 namespace {
 
 using Json = nlohmann::json;
 
-/// Relative to the largest of a tensor. What torch computes in several roundings the fused kernels do in
-/// fewer, which is a few units in the last place after twenty steps.
+// Relative to the largest of a tensor. What torch computes in several roundings the fused kernels do in
+// fewer, which is a few units in the last place after twenty steps.
 double tolerance(torch::ScalarType dtype, bool cuda) {
-  // torch's fused CUDA kernels take a rate that is on the device as a float.
+  // torch's fused CUDA kernels take a learning rate that is on the device as a float.
   if (dtype == torch::kDouble) return cuda ? 1e-7 : 1e-13;
   return dtype == torch::kFloat ? 1e-6 : 5e-2;
 }
@@ -67,7 +68,7 @@ class Goldens {
   }
   bool contains(const std::string& key) const { return tensors_.contains(key); }
   const torch::Tensor& vector(const std::string& key) const { return tensors_[key]; }
-  /// A vector of all parameters, cut into them.
+  // A vector of all parameters, cut into them.
   NamedTensors by_name(const torch::Tensor& vector) const {
     NamedTensors result;
     int64_t at = 0;
@@ -98,7 +99,7 @@ const Goldens& goldens() {
   return all;
 }
 
-/// The goldens' parameters with their gradients, as a case has them.
+// The goldens' parameters with their gradients, as a case has them.
 struct Training {
   Training(const Json& golden, torch::Device device, bool channels_last = false)
       : golden(golden), dtype(dtype_of(golden)) {
@@ -143,8 +144,8 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-/// The largest difference of a tensor, relative to its largest element now or (`start`) before the first
-/// step: it may have come to nearly nothing since.
+// The largest difference of a tensor, relative to its largest element now or (`start`) before the first
+// step: it may have come to nearly nothing since.
 double difference(const torch::Tensor& value, const torch::Tensor& expected,
                   const torch::Tensor& start = {}) {
   const auto largest = [](const torch::Tensor& tensor) {
@@ -304,7 +305,7 @@ TEST_P(Optim, KeepsAsManyTensorsAsMemoryEstimatesCount) {
   }
 }
 
-/// A parameter may change its memory format between two steps, and a gradient may have any.
+// A parameter may change its memory format between two steps, and a gradient may have any.
 TEST_P(Optim, FollowsTheMemoryFormat) {
   for (const auto& name : {"sgd-nesterov-decay", "adamw-decay"}) {
     const auto& golden = goldens().json["cases"][name];
@@ -326,7 +327,7 @@ TEST_P(Optim, TakesGradientsOfEveryLayout) {
       torch::randn({1, 5}, device()).expand({4, 5}),  // repeated
   };
   for (const auto& gradient : gradients) {
-    for (const auto& [opt, word] : Words<Opt>::all) {
+    for (const auto& [opt, word] : Keywords<Opt>::all) {
       auto one = torch::zeros({4, 5}, device()).requires_grad_();
       auto other = torch::zeros({4, 5}, device()).requires_grad_();
       Optimizer optimizer({{.parameters = {{"one", one}, {"other", other}}}}, OptimOptions().opt(opt));
@@ -342,7 +343,7 @@ TEST_P(Optim, TakesGradientsOfEveryLayout) {
 }
 
 TEST_P(Optim, MixesTypesInAGroup) {
-  for (const auto& [opt, word] : Words<Opt>::all) {
+  for (const auto& [opt, word] : Keywords<Opt>::all) {
     const auto type = [&](torch::ScalarType dtype) {
       return torch::ones({40}, torch::TensorOptions(device()).dtype(dtype)).requires_grad_();
     };
@@ -445,13 +446,14 @@ TEST(OptimErrors, NameTheCulprit) {
   expect_says(refusal({{.parameters = NamedTensors(), .lr_scale = -1}}), "lr_scale must be at least 0");
   expect_says(refusal({{.parameters = NamedTensors(), .weight_decay = std::nan("")}}),
               "weight_decay must be at least 0");
-  expect_says(refusal({}, OptimOptions().momentum(-1)), "momentum must be at least 0, and is -1");
+  expect_says(refusal({}, OptimOptions().momentum(-1)), "[Optimizer] momentum must be at least 0, not -1");
   expect_says(refusal({}, OptimOptions().betas({0.9, 1})), "betas");
   expect_says(refusal({}, OptimOptions().eps(-1)), "eps");
 
   auto moving = torch::zeros({4}).requires_grad_();
   Optimizer optimizer({{.parameters = {{"a", moving}}}}, {});
-  expect_says(error_of([&] { optimizer.step(-1); }), "[Optimizer] lr must be a rate of at least 0");
+  expect_says(error_of([&] { optimizer.step(-1); }),
+              "[Optimizer::set_lr] the learning rate must be at least 0, not -1");
   expect_says(error_of([&] { optimizer.clip_grad_norm(std::nan("")); }), "[Optimizer::clip_grad_norm]");
   moving.mutable_grad() = torch::ones({4});
   optimizer.step(0.1);
@@ -474,7 +476,7 @@ NamedTensors classifier_parameters() {
           {"head.bias", torch::zeros({3})}};
 }
 
-/// "rate/decay: names" of each group.
+// "learning rate/decay: names" of each group.
 std::vector<std::string> described(const std::vector<ParameterGroup>& groups) {
   std::vector<std::string> result;
   for (const auto& group : groups) {

@@ -183,7 +183,7 @@ TEST_F(Recipes, GoThereAndBack) {
     } else if constexpr (std::is_same_v<T, std::optional<c10::Device>>) {
       value = c10::Device("cuda:3");
     } else if constexpr (std::is_enum_v<T>) {
-      const auto& all = Words<T>::all;
+      const auto& all = Keywords<T>::all;
       value = value == all[0].first ? all[1].first : all[0].first;
     } else {
       self(self, value.emplace());
@@ -252,6 +252,7 @@ TEST_F(Recipes, AreBeatenByWhatIsGiven) {
 }
 
 TEST_F(Recipes, SayWhatIsWrongWithThem) {
+  EXPECT_HAS(error_of([&] { load_recipe(folder_ / "none.toml"); }), "[load_recipe] there is no recipe '");
   EXPECT_HAS(error_of([&] { load_recipe(folder_ / "none.toml"); }), "none.toml");
   const auto expect_says = [&](const std::string& text, const std::vector<std::string>& parts) {
     const auto message = refused(text);
@@ -286,7 +287,7 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("on-nan = \"stop\"\n", {"`on-nan` must be error|skip, not 'stop'"});
   expect_says("smoothing = 2\n", {"`smoothing` 2: must be from 0 to 1"});
   expect_says("batch-size = 0\n", {"`batch-size` 0: must be 1 or more"});
-  expect_says("lr = -1\n", {"`lr` -1: must be 0 or more"});
+  expect_says("lr = -1\n", {"[make_options] `lr` -1: must be 0 or more"});
   expect_says("lr = nan\n", {"`lr` nan"});
   expect_says("method = \"tpg\"\n", {"no method 'tpg'", "did you mean 'tpgm'"});
   expect_says("method = \"ft\"\nradius-lr = 0.1\n", {"`radius-lr` is no option of ft, but of tpgm"});

@@ -1,4 +1,4 @@
-// Rates against timm's and PyTorch's schedulers, step by step.
+// Learning rates against timm's and PyTorch's schedulers, step by step.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,9 +76,9 @@ TEST(Schedule, RefusesWhatMakesNone) {
   };
   says(refusal({}), "[Schedule] there are no phases");
   says(refusal({{"ft", 3, 0.1, 0}}, 0), "an epoch has 0 steps");
-  says(refusal({{"ft", -1, 0.1, 0}}), "phase 'ft': epochs must be at least 0, and is -1");
-  says(refusal({{"ft", 3, -0.1, 0}}), "phase 'ft': lr");
-  says(refusal({{"ft", 3, std::nan(""), 0}}), "phase 'ft': lr");
+  says(refusal({{"ft", -1, 0.1, 0}}), "phase 'ft': epochs must be at least 0, not -1");
+  says(refusal({{"ft", 3, -0.1, 0}}), "phase 'ft': the learning rate must be at least 0, not -0.1");
+  says(refusal({{"ft", 3, std::nan(""), 0}}), "phase 'ft': the learning rate");
   says(refusal({{"ft", 3, 0.1, -1}}), "phase 'ft': warmup_epochs");
   says(refusal({{"ft", 3, 0.1, 4}}), "phase 'ft': 4 epochs of warm-up do not fit into its 3");
   const std::vector<Phase> good = {{"ft", 3, 0.1, 0}};

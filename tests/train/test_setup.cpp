@@ -26,14 +26,14 @@ using Names = std::vector<std::string>;
 
 constexpr const char* kVit = "vit:image_size=8,patch=4,width=8,depth=1,heads=1,mlp=8";
 
-/// How often files and folders are opened, as the kernel sees it.
+// How often files and folders are opened, as the kernel sees it.
 class Opens {
  public:
   Opens() : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
   ~Opens() { ::close(descriptor_); }
   void watch(const fs::path& path) { paths_[::inotify_add_watch(descriptor_, path.c_str(), IN_OPEN)] = path; }
 
-  /// Of each that was watched, by itself and not of what is in it.
+  // For each path that was watched; opening what is in a folder does not count.
   std::map<fs::path, int> counts() {
     std::map<fs::path, int> counts;
     for (const auto& [watch, path] : paths_) counts[path] = 0;
@@ -68,7 +68,7 @@ class SetupTest : public test::Scratch {
   fs::path checkpoint() const { return folder_ / "anchor.safetensors"; }
   std::string head() const { return (folder_ / "head.safetensors").string(); }
 
-  /// A classifier of ours that knows these classes, and a head from text for the same.
+  // A classifier of ours that knows these classes, and a head from text for the same.
   void save_checkpoint(const Names& classes) const {
     ModelConfig config = parse_model(kVit);
     set_defaults(config);
@@ -154,7 +154,10 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
   const RunSetup tpgm = prepare({{"method", "tpgm"}, {"mu", "0.5"}});
   EXPECT_EQ(tpgm.options.method_options.at("mu"), "0.5");
   EXPECT_EQ(tpgm.options.method_options.at("radius_lr"), "0.01");
+  EXPECT_HAS(error_of([&] { prepare({{"lp-lr", "1"}}); }), "[prepare_run] `lp-epochs` and `lp-lr`");
   EXPECT_HAS(error_of([&] { prepare({{"lp-lr", "1"}}); }), "options of lp-ft, not of ft");
+  EXPECT_HAS(error_of([&] { prepare({{"method", "lp-ft"}, {"lp-steps", "3"}}); }),
+             "`lp-steps` of lp-ft is set by the training loop");
   EXPECT_HAS(error_of([&] { prepare({{"data-dir", "/nowhere"}}); }), "there is no '/nowhere'");
 }
 

@@ -15,6 +15,7 @@
 #include "tpgm/io/state_dict.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/parameter_groups.h"
 #include "tpgm/train/schedule.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/names.h"
@@ -30,7 +31,7 @@ struct Goldens {
   Goldens() : json(Json::parse(std::ifstream(folder() + "steps.json"))) {
     tensors = load_state_dict(folder() + "steps.safetensors");
   }
-  /// A vector of the golden's tensors as a classifier of ours calls them.
+  // A vector of the golden's tensors as a classifier of ours calls them.
   NamedTensors by_name(const std::string& model, const at::Tensor& vector) const {
     NamedTensors theirs("Tensor");
     std::vector<std::string> names;
@@ -55,7 +56,7 @@ const Goldens& goldens() {
   return all;
 }
 
-/// Twenty steps of a case, as a training loop has them.
+// Twenty steps of a case, as a training loop has them.
 struct Training {
   Training(const std::string& title, const std::string& name, at::Device device, bool graph = true,
            bool channels_last = false, const std::string& method_name = "ft",
@@ -118,12 +119,12 @@ struct Training {
     mix.lambda = golden["lambdas"][at];
     return {mix_images(x, mix), y, mix_targets(y, model->num_classes(), mix, smoothing())};
   }
-  /// Gradients of one batch. Returns the loss.
+  // Gradients of one batch. Returns the loss.
   at::Tensor backward(int64_t at, int64_t number) const {
     const auto [x, y, targets] = data(at, number);
     return step->backward(x, y, targets).loss;
   }
-  /// The losses of all batches.
+  // The losses of all batches.
   at::Tensor run() const {
     std::vector<at::Tensor> losses;
     const int64_t each = golden.value("batches", 1);
@@ -155,8 +156,8 @@ double largest(const at::Tensor& tensor) {
   return tensor.detach().cpu().to(at::kDouble).abs().max().item<double>();
 }
 
-/// A bias of all keys alike changes no attention: its gradient is 0, and what Adam makes of its rounding is
-/// noise.
+// A bias of all keys alike changes no attention: its gradient is 0, and what Adam makes of its rounding is
+// noise.
 at::Tensor without_keys(const std::string& name, const at::Tensor& tensor) {
   if (!name.ends_with("qkv.bias")) return tensor;
   const int64_t width = tensor.size(0) / 3;
@@ -175,9 +176,9 @@ void load_values(Classifier& model, const NamedTensors& values) {
 }
 
 struct Difference {
-  double largest = 0;  ///< of any tensor, in units of how far the tensor's farthest element moved
+  double largest = 0;  // of any tensor, in units of how far the tensor's farthest element moved
   std::string where;
-  double norm = 0;  ///< of all parameters together, in units of their movement; or of all buffers, if more
+  double norm = 0;  // of all parameters together, in units of their movement; or of all buffers, if more
 };
 
 Difference difference(const Training& run, const std::string& title, const std::string& name,
@@ -219,11 +220,11 @@ Difference difference(const Training& run, const std::string& title, const std::
 struct Limits {
   double largest, norm, losses;
 };
-/// How near. In fp32 tensors are within 1e-3 of their movement, most within 5e-5: what is left is that of an
-/// Adam whose gradient is nearly nothing. In bf16 the CPU's kernels are torch's. Another device rounds
-/// otherwise, and with two channels that is much: in bf16 torch's own ResNet is 0.19 (norm) away from its
-/// fp32 one, 1.9 where a tensor hardly moves. Its losses move by up to 0.11 when the results and gradients of
-/// its BatchNorms are moved by a unit of their last place.
+// How near. In fp32 tensors are within 1e-3 of their movement, most within 5e-5: what is left is that of an
+// Adam whose gradient is nearly nothing. In bf16 the CPU's kernels are torch's. Another device rounds
+// otherwise, and with two channels that is much: in bf16 torch's own ResNet is 0.19 (norm) away from its
+// fp32 one, 1.9 where a tensor hardly moves. Its losses move by up to 0.11 when the results and gradients of
+// its BatchNorms are moved by a unit of their last place.
 Limits limits(bool amp, bool cuda, const std::string& name) {
   if (!amp) return {2e-3, 1e-4, 1e-5};
   if (!cuda) return {0.03, 0.01, 0.01};
@@ -298,7 +299,7 @@ TEST(ContrastiveLoss, SharesATextAmongItsImagesAndTakesAllTextsAsNegatives) {
                    labels = at::tensor({0, 3, 3, 1, 0, 3, 1}, at::kLong);
   at::Tensor images = at::zeros({}), texts = at::zeros({});
   for (int64_t i = 0; i < 7; ++i) images = images - logits[i].log_softmax(0)[labels[i].item<int64_t>()] / 7;
-  for (const int64_t text : {0, 1, 3}) {  // 2 and 4 do not occur: nobody asks for their images
+  for (const int64_t text : {0, 1, 3}) {  // 2 and 4 do not occur: their images are not part of the loss
     const at::Tensor own = labels.eq(text).to(at::kFloat);
     texts = texts - (logits.select(1, text).log_softmax(0) * own).sum() / own.sum() / 3;
   }
@@ -372,7 +373,7 @@ TEST_P(Step, AGraphFollowsWhatChanges) {
   }
 }
 
-/// Runs of one method on one device: from captures, or as they are.
+// Runs of one method on one device: from captures, or as they are.
 struct Whole : Training {
   using Options = std::map<std::string, std::string>;
 
@@ -563,7 +564,7 @@ TEST_P(Step, SmoothsNumbersAndTakesSharesAsTheyAre) {
 TEST_P(Step, LeavesWhatIsFrozen) {
   const Training run("sgd", "resnet", device());
   const auto before = values_of(*run.model);
-  // Of one BatchNorm all parameters, of another only one.
+  // All parameters of one BatchNorm are frozen, and one parameter of another.
   for (const auto& item : run.model->named_parameters()) {
     auto parameter = item.value();
     parameter.set_requires_grad(!item.key().starts_with("backbone.layer1") &&

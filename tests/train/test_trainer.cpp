@@ -15,6 +15,7 @@
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/study/run_folder.h"
+#include "tpgm/train/parameter_groups.h"
 #include "tpgm/train/recipe.h"
 
 namespace tpgm::test_trainer {
@@ -30,7 +31,7 @@ constexpr const char* kResNet = "resnet:layers=1-1,width=4,block=basic,stem=smal
 constexpr int64_t kClasses = 3;
 
 // --- a run by hand ----------------------------------------------------------------------------------------
-/// A setup without files: the same model each time.
+// A setup without files: the same model each time.
 RunSetup setup_of(const TrainOptions& options, const std::string& name, at::Device device = at::kCPU) {
   RunSetup setup;
   setup.device = device;
@@ -48,7 +49,7 @@ RunSetup setup_of(const TrainOptions& options, const std::string& name, at::Devi
   return setup;
 }
 
-/// The same few batches over and over.
+// The same few batches over and over.
 struct Batches {
   explicit Batches(int64_t of_epoch, int64_t different = 5, int64_t size = 4) : of_epoch(of_epoch) {
     auto generator = at::detail::createCPUGenerator(7);
@@ -82,7 +83,7 @@ struct Batches {
   std::vector<Batch> all;
 };
 
-/// For a test that is run on every device, whose names have a '/'.
+// For a test that is run on every device, whose names have a '/'.
 fs::path scratch_folder() {
   const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
   std::string name = "tpgm-" + std::string(info->name()) + "-" + std::to_string(::getpid());
@@ -113,7 +114,7 @@ TrainOptions small_options() {
   return options;
 }
 
-/// The loop that options describe, in as many lines as it has steps. `each` is called after every step.
+// The loop that options describe, in as many lines as it has steps. `each` is called after every step.
 void bare_loop(RunSetup& setup, const Batches& batches, const std::function<void()>& each = {}) {
   const auto& options = setup.options;
   std::vector<std::string> blocks;
@@ -144,7 +145,7 @@ class TrainerTest : public test::Scratch {
  protected:
   TrainerTest() { at::set_num_threads(1); }  // tiny tensors
 
-  /// Images to score on, two of a class.
+  // Images to score on, two of a class.
   SampleSubset images() const {
     auto samples = std::make_shared<Samples>();
     samples->set_root(folder_);
@@ -495,7 +496,7 @@ TEST_P(BadLoss, IsNamedWithStepAndFiles) {
     };
     const std::string message =
         error_of([&] { Trainer(setup, run ? &*run : nullptr, callbacks, batches.source()).run(); });
-    EXPECT_HAS(message, "step 4: the loss is nan");
+    EXPECT_HAS(message, "[Trainer::run] step 4: the loss is nan");
     EXPECT_HAS(message, "'image 12', 'image 13', 'image 14' and 1 more");
     EXPECT_HAS(message, "`on-nan` skip");
     if (device().is_cpu()) expect_identical(values_of(*setup.model), before);  // it was stopped in time
@@ -550,7 +551,7 @@ TEST_F(TrainerTest, ProbesThenFineTunes) {
     Trainer(setup, &run, callbacks, batches.source()).run();
     ASSERT_EQ(seen.size(), 21U);
     for (size_t i = 1; i < seen.size(); ++i) {
-      if (i == 9) continue;  // the warm-up's first rate is 0
+      if (i == 9) continue;  // the warm-up's first learning rate is 0
       for (const auto& item : seen[i]) {
         const bool moves = item.key().starts_with("head.") || i > 8;
         EXPECT_EQ(!test::same(item.value(), seen[i - 1][item.key()]), moves) << item.key() << ", step " << i;
@@ -610,7 +611,7 @@ class Resume : public testing::OnDevice {
   }
   void TearDown() override { at::globalContext().setDeterministicAlgorithms(false, false); }
 
-  /// 18 images to train on, six to learn radii from, six to select on: 3 epochs of 4 steps.
+  // 18 images to train on, six to learn radii from, six to select on: 3 epochs of 4 steps.
   Settings settings(const Settings& own) const {
     Settings all = {{"data-dir", (folder_ / "data").string()},
                     {"model", kResNet},
@@ -633,7 +634,7 @@ class Resume : public testing::OnDevice {
     RunFolder::create(folder_ / name, setup.options, {});
     return folder_ / name;
   }
-  /// As --resume does it: from the folder alone; stopped after so many steps, or (0) when it is first asked.
+  // As --resume does it: from the folder alone; stopped after so many steps, or (0) when it is first asked.
   static TrainResult go_on(const fs::path& path, int64_t most = std::numeric_limits<int64_t>::max()) {
     int64_t steps = 0;
     TrainCallbacks callbacks;
@@ -750,8 +751,8 @@ TEST_P(Resume, WorksAfterAKill) {
   }
 }
 
-// Killed between the last act, which is in best.safetensors, and result.json.
-TEST_P(Resume, DoesTheLastActOnce) {
+// Killed between the final projection, which is in best.safetensors, and result.json.
+TEST_P(Resume, FinishesOnce) {
   for (const auto& own : {Settings{{"method", "tpgm"}, {"every", "end"}, {"radius-steps", "5"}},
                           Settings{{"method", "wise"}, {"model-ema", "true"}}}) {
     SCOPED_TRACE(own.at("method"));
@@ -777,11 +778,11 @@ TEST_P(Resume, DoesTheLastActOnce) {
   }
 }
 
-TEST_P(Resume, RecordsTheRadiiOfTheLastAct) {
+TEST_P(Resume, RecordsTheRadiiOfTheFinalProjection) {
   for (const int64_t steps : {5, 99, 100, 101, 450}) {
     SCOPED_TRACE(steps);
     const auto run = begin(
-        "act" + std::to_string(steps),
+        "finish" + std::to_string(steps),
         {{"method", "tpgm"}, {"every", "end"}, {"epochs", "1"}, {"radius-steps", std::to_string(steps)}});
     ASSERT_TRUE(go_on(run).finished);
     const auto radii = Json::parse(std::ifstream(run / "radii.json"));

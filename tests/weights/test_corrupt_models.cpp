@@ -41,7 +41,7 @@ size_t status_bytes(const std::string& field) {
 
 class CorruptModels : public test::Scratch {
  protected:
-  /// Runs `read`, which must refuse the files in the folder with these words.
+  // Runs `read`, which must refuse the files in the folder with these words.
   template <typename Read>
   void expect_refused(const std::string& what, const std::string& words, const Read& read) {
     SCOPED_TRACE(what);

@@ -15,11 +15,21 @@ std::string error_text(const c10::Error& error) {
   constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
   if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
     const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);
-    return fmt::format(
-        "out of memory: there are no {:.1f} GB to be had at once; if they are a batch, make it smaller",
-        bytes / 1e9);
+    return fmt::format("out of memory: cannot allocate {:.1f} GB; if this is a batch, make it smaller",
+                       bytes / 1e9);
   }
   return std::string(without_call(text));
+}
+
+std::string short_message(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch ? of_torch->what_without_backtrace() : error.what();
+  // Errors inside TorchScript begin with a trace of the script; the message follows.
+  constexpr std::string_view kWhat = "\nRuntimeError: ";
+  if (const auto at = text.rfind(kWhat);
+      text.starts_with("The following operation failed") && at != std::string::npos)
+    text.erase(0, at + kWhat.size());
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace tpgm

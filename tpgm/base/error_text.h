@@ -3,11 +3,15 @@
 
 #include <c10/util/Exception.h>
 
+#include <exception>
 #include <string>
 
 namespace tpgm {
 
 /// The message without the name of the call in front ("[load_weights] ...") and without a backtrace.
 std::string error_text(const c10::Error& error);
+
+/// The first line of one of LibTorch's errors, for a message of ours to quote. The rest is a trace.
+std::string short_message(const std::exception& error);
 
 }  // namespace tpgm

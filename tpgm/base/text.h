@@ -23,11 +23,11 @@ namespace tpgm {
 /// enumeration:
 ///
 ///     template <>
-///     struct Words<Decode> {
+///     struct Keywords<Decode> {
 ///       static constexpr std::pair<Decode, const char*> all[] = {{Decode::kExact, "exact"}, ...};
 ///     };
 template <class E>
-struct Words;
+struct Keywords;
 
 /// The text of a type that is none of the types below. Specialise it beside the type, with
 ///
@@ -57,7 +57,7 @@ std::string to_text(const T& value) {
   } else if constexpr (kIsOptional<T>) {
     return value ? to_text(*value) : "auto";
   } else if constexpr (std::is_enum_v<T>) {
-    for (const auto& [each, word] : Words<T>::all) {
+    for (const auto& [each, word] : Keywords<T>::all) {
       if (each == value) return word;
     }
     return "?";
@@ -78,7 +78,7 @@ std::string type_name() {
     return type_name<typename T::value_type>();
   } else if constexpr (std::is_enum_v<T>) {
     std::vector<std::string> words;
-    for (const auto& [each, word] : Words<T>::all) words.emplace_back(word);
+    for (const auto& [each, word] : Keywords<T>::all) words.emplace_back(word);
     return fmt::format("{}", fmt::join(words, "|"));
   } else if constexpr (std::is_same_v<T, bool>) {
     return "bool";
@@ -102,7 +102,7 @@ bool read_value(const std::string& text, T& value) {
   if constexpr (HasTextOf<T>) {
     return TextOf<T>::read(text, value);
   } else if constexpr (std::is_enum_v<T>) {
-    for (const auto& [each, word] : Words<T>::all) {
+    for (const auto& [each, word] : Keywords<T>::all) {
       if (text != word) continue;
       value = each;
       return true;

@@ -77,7 +77,7 @@ class NameGuard {
     const size_t hash = std::hash<std::string_view>()(name);
     hashes_.insert(hash);
     require(hashes_.bucket_size(hashes_.bucket(hash)) <= kMostInBucket,
-            "its names are made to slow down whoever looks them up");
+            "its names are made to slow down lookups");
   }
 
  private:

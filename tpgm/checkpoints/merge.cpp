@@ -56,7 +56,7 @@ std::vector<std::vector<std::filesystem::path>> merge_checkpoints(
   std::vector<double> all = ratios;
   for (const auto& filter : options.filters()) all.push_back(filter.second);
   for (const double ratio : all) {
-    TORCH_CHECK(std::isfinite(ratio), "a ratio must be a number, and is ", ratio);
+    TORCH_CHECK(std::isfinite(ratio), "a ratio must be a finite number, not ", ratio);
   }
   align_names(pretrained, finetuned);
   std::vector<std::string> globs;

@@ -32,12 +32,6 @@ at::Tensor dense(const at::Tensor& tensor, Norm norm) {
   return rows_are_dense(tensor, norm) ? tensor : tensor.contiguous();
 }
 
-// `tensor` in `type` and in the memory order of `like`.
-at::Tensor laid_out(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type) {
-  if (same_order(tensor, like) && tensor.scalar_type() == type) return tensor;
-  return empty_in_order_of(like, type).copy_(tensor);
-}
-
 // Whether kernels take the operand as Operands::bf16.
 bool is_bf16_beside(const at::Tensor& weights, const at::Tensor& operand) {
   return operand.scalar_type() == at::kBFloat16 && weights.scalar_type() == at::kFloat;
@@ -299,7 +293,7 @@ void Displacements::add_displacement(std::vector<at::Tensor>& gradients, double 
   const auto weights = sources();
   std::vector<at::Tensor> laid;
   for (size_t k = 0; k < gradients.size(); ++k)
-    laid.push_back(laid_out(gradients[k], weights[k], weights[k].scalar_type()));
+    laid.push_back(in_order_of(gradients[k], weights[k], weights[k].scalar_type()));
   batch_->add_displacement(operands(weights, laid), factor, current_stream(device_));
   for (size_t k = 0; k < gradients.size(); ++k)
     if (!laid[k].is_same(gradients[k])) gradients[k].copy_(laid[k]);
@@ -340,8 +334,8 @@ std::vector<at::Tensor> Displacements::laid_out_like(const std::vector<at::Tenso
   for (size_t k = 0; k < gradients.size(); ++k) {
     if (!gradients[k].defined()) continue;
     const auto gradient = gradients[k].is_sparse() ? gradients[k].to_dense() : gradients[k];
-    laid[k] = laid_out(gradient, weights[k],
-                       is_bf16_beside(weights[k], gradient) ? at::kBFloat16 : weights[k].scalar_type());
+    laid[k] = in_order_of(gradient, weights[k],
+                          is_bf16_beside(weights[k], gradient) ? at::kBFloat16 : weights[k].scalar_type());
   }
   return laid;
 }

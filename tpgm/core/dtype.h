@@ -19,7 +19,7 @@ inline kernels::DType dtype_of(at::ScalarType type) {
     case at::kBFloat16:
       return kernels::DType::kBFloat16;
     default:
-      TORCH_CHECK(false, "[tpgm] kernels take float64, float32, float16 and bfloat16 tensors, not ", type);
+      TORCH_CHECK(false, "kernels take float64, float32, float16 and bfloat16 tensors, not ", type);
   }
 }
 

@@ -139,7 +139,7 @@ class UnchangedBuffers {
 // Gives parameters other values; the destructor restores their own.
 class OtherValues {
  public:
-  OtherValues(const NamedTensors& all, const std::vector<at::Tensor>& parameters,
+  OtherValues(const std::string& owner, const NamedTensors& all, const std::vector<at::Tensor>& parameters,
               const std::vector<at::Tensor>& values)
       : OtherValues() {  // so that the destructor runs if this constructor throws
     if (values.empty()) return;
@@ -156,7 +156,7 @@ class OtherValues {
       const auto place = in_storage.find(other.storage().unsafeGetStorageImpl());
       for (const auto k : place == in_storage.end() ? std::vector<size_t>() : place->second)
         if (overlap(other, parameters[k]))
-          others.emplace_back(other, as_view_of(values[k], other, parameters[k], item.key()));
+          others.emplace_back(other, as_view_of(values[k], other, parameters[k], item.key(), owner));
     }
     for (size_t k = 0; k < parameters.size(); ++k) replace(parameters[k], values[k]);
     for (const auto& [other, value] : others) replace(other, value);
@@ -183,11 +183,11 @@ class OtherValues {
 
   // The part of `value` that `other` sees if `other` is a view of the parameter's memory.
   static at::Tensor as_view_of(const at::Tensor& value, const at::Tensor& other, const at::Tensor& parameter,
-                               const std::string& name) {
+                               const std::string& name, const std::string& owner) {
     TORCH_CHECK(parameter.is_non_overlapping_and_dense() && same_order(value, parameter) &&
                     other.storage_offset() >= parameter.storage_offset() &&
                     end_of(other) <= end_of(parameter),
-                "[tpgm] parameter '", name,
+                "[", owner, "] parameter '", name,
                 "' shares a part of its memory with another parameter; give them one tensor, or memory of "
                 "their own");
     return value.to(other.scalar_type())
@@ -226,7 +226,7 @@ HeldOutLoss::Result HeldOutLoss::evaluate(const Closure& closure, const std::vec
   for (const auto& buffer : buffers) versions.push_back(buffer.value()._version());
   // All are restored, because BatchNorm may change its statistics without changing their version.
   const UnchangedBuffers unchanged(buffers);
-  const OtherValues other_values(named, parameters, values);
+  const OtherValues other_values(owner_, named, parameters, values);
   const ParkedGradients gradients_of_training(named);
   const EvalMode eval_mode(module_);
   std::vector<std::unique_ptr<BorrowedStream>> borrowed;

@@ -18,4 +18,10 @@ inline at::Tensor empty_in_order_of(const at::Tensor& like, at::ScalarType type)
   return at::empty_strided(like.sizes(), like.strides(), like.options().dtype(type).requires_grad(false));
 }
 
+/// `tensor` in `type` and in the memory order of `like`: itself if it is so already, else a copy.
+inline at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like, at::ScalarType type) {
+  if (same_order(tensor, like) && tensor.scalar_type() == type) return tensor;
+  return empty_in_order_of(like, type).copy_(tensor);
+}
+
 }  // namespace tpgm

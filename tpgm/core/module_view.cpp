@@ -38,7 +38,7 @@ ModuleView::ModuleView(Tensors parameters, Tensors buffers, Evaluate evaluate)
 
 EvalMode::EvalMode(const ModuleView& module) {
   TORCH_CHECK(module.evaluate_,
-              "[tpgm] a constant module cannot be put into evaluation; give one that is not");
+              "[EvalMode] a constant module cannot be put into evaluation; give one that is not");
   put_back_ = module.evaluate_();
 }
 

@@ -27,9 +27,9 @@ RadiiOptions checked(RadiiOptions options) {
               options.lr());
   TORCH_CHECK(options.eps() > 0 && std::isfinite(options.eps()), "[Radii] eps must be positive, not ",
               options.eps());
-  TORCH_CHECK(options.mu() >= 0 && std::isfinite(options.mu()), "[Radii] mu must not be negative, and is ",
+  TORCH_CHECK(options.mu() >= 0 && std::isfinite(options.mu()), "[Radii] mu must be at least 0, not ",
               options.mu());
-  TORCH_CHECK(options.tv() >= 0 && std::isfinite(options.tv()), "[Radii] tv must not be negative, and is ",
+  TORCH_CHECK(options.tv() >= 0 && std::isfinite(options.tv()), "[Radii] tv must be at least 0, not ",
               options.tv());
   return options;
 }

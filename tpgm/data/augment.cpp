@@ -1,4 +1,4 @@
-// What ColorJitter and RandAugment draw, and what that does.
+// Draws the changes of ColorJitter and RandAugment, and applies them.
 #include "tpgm/data/augment.h"
 
 #include <c10/util/Exception.h>

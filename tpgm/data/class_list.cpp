@@ -1,4 +1,4 @@
-// Lists of classes, read and matched.
+// Reads, writes and matches lists of classes.
 #include "tpgm/data/class_list.h"
 
 #include <c10/util/Exception.h>

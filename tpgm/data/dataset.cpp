@@ -1,4 +1,4 @@
-// Finds out of which type a data set is, and joins the classes of its parts.
+// Recognises the type of a data set, and joins the classes of its parts.
 #include "tpgm/data/dataset.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-// Changes of images' colours and shapes: what Pillow computes, in the precisions it does.
+// Changes the colours and shapes of images as Pillow does, in the same precisions.
 #include "tpgm/data/image_ops.h"
 
 #include <c10/util/Exception.h>
@@ -103,7 +103,7 @@ TPGM_FOR_EACH_CPU void turn_hue(Block& block, int shift) {
   for (size_t i = 0; i < Block::kSize; ++i) {
     const int red = reds[i], green = greens[i], blue = blues[i];
     const int high = std::max(std::max(red, green), blue), low = std::min(std::min(red, green), blue);
-    // Of red, green and blue in a circle: the two after the highest, and where it is.
+    // Red, green and blue form a circle: these are the two after the highest, and where the highest is.
     int next = green == high ? blue : red, last = green == high ? red : green, start = green == high ? 2 : 4;
     next = red == high ? green : next, last = red == high ? blue : last, start = red == high ? 0 : start;
 

@@ -1,4 +1,4 @@
-// Threads that fill batches, and the way of batches to their device.
+// The worker threads that fill batches, and the copy of batches to their device.
 #include "tpgm/data/loader.h"
 
 #include <ATen/Parallel.h>
@@ -192,7 +192,7 @@ class Loader::Impl {
     TORCH_CHECK(options_.channels() == 1 || options_.channels() == 3, "[Loader] channels ",
                 options_.channels(), ": expected 1 or 3");
     TORCH_CHECK(options_.cache() >= 0 && options_.max_pixels() > 0, "[Loader] cache ", options_.cache(),
-                " must not be negative, max_pixels ", options_.max_pixels(), " at least 1");
+                " must be at least 0, max_pixels ", options_.max_pixels(), " at least 1");
     TORCH_CHECK(batches() > 0, "[Loader] drop_last leaves nothing of ", subset_.size(),
                 " images in batches of ", options_.batch_size());
     for (int c = 0; c < 3; ++c) {

@@ -25,7 +25,7 @@ enum class OnBadImage {
 };
 
 template <>
-struct Words<OnBadImage> {
+struct Keywords<OnBadImage> {
   static constexpr std::pair<OnBadImage, const char*> all[] = {{OnBadImage::kError, "error"},
                                                                {OnBadImage::kSkip, "skip"}};
 };

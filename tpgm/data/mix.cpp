@@ -1,4 +1,4 @@
-// What mixup and cutmix draw, and what that does to images and labels.
+// Draws mixup and cutmix, and applies them to images and labels.
 #include "tpgm/data/mix.h"
 
 #include <ATen/ops/zeros.h>

@@ -11,7 +11,7 @@ namespace tpgm {
 enum class Interpolation { kBilinear, kBicubic };
 
 template <>
-struct Words<Interpolation> {
+struct Keywords<Interpolation> {
   static constexpr std::pair<Interpolation, const char*> all[] = {{Interpolation::kBicubic, "bicubic"},
                                                                   {Interpolation::kBilinear, "bilinear"}};
 };

@@ -1,4 +1,4 @@
-// Who gets which images.
+// Distributes the images of each class over the subsets, by shares and at random.
 #include "tpgm/data/split.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-// Where views look, and how they are put together.
+// Computes the crops of views, and decodes, resizes and augments them.
 #include "tpgm/data/transforms.h"
 
 #include <c10/util/Exception.h>

@@ -20,7 +20,7 @@ enum class Decode {
 };
 
 template <>
-struct Words<Decode> {
+struct Keywords<Decode> {
   static constexpr std::pair<Decode, const char*> all[] = {{Decode::kExact, "exact"},
                                                            {Decode::kFast, "fast"}};
 };

@@ -257,7 +257,7 @@ struct alignas(kWidth) Bytes {
 
 constexpr uint8_t kNoPixel = 255;  // no value in a window was above zero
 
-// `shape` is the pooled map's; height and width those of x.
+// `shape` is that of the pooled feature map; height and width are those of x.
 template <class T, Pool kPool>
 __global__ void __launch_bounds__(kThreads, kReduceBlocks)
     pooled_forward_kernel(const T* x, Shape shape, int height, int width, ChannelParameters norm, T* y,
@@ -347,7 +347,7 @@ constexpr int kCell = kPooled<kUndo> ? 4 : 1;
 template <class T, Undo kUndo>
 struct Cell {
   Vector<T> x[kCell<kUndo>], gradient[kCell<kUndo>];  // the gradient of the ReLU's output
-  int pixel[kCell<kUndo>];                            // -1: outside of the map
+  int pixel[kCell<kUndo>];                            // -1: outside of the feature map
   unsigned positive;
 };
 
@@ -529,7 +529,7 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks<kUndo>)
       });
 }
 
-// `shape` is the pooled map's; height and width those of x.
+// `shape` is that of the pooled feature map; height and width are those of x.
 template <class T>
 __global__ void __launch_bounds__(kThreads, 4)
     mean_pool_kernel(const T* x, Shape shape, int height, int width, T* y) {

@@ -1,4 +1,4 @@
-// Matrix products (GEMMs) in bf16 on CUDA by cuBLASLt. Each shape runs with cuBLASLt's first choice, or with
+// GEMMs in bf16 on CUDA by cuBLASLt. Each shape runs with cuBLASLt's first choice, or with
 // the algorithm that was the fastest when the shape was first timed: the first choice takes up to a fifth
 // longer. Raw pointers in, no torch. The CPU twin is ATen's matmul.
 #pragma once

@@ -21,13 +21,13 @@ namespace {
 
 void check(cublasStatus_t status) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    throw std::runtime_error(std::string("[tpgm] a matrix product failed in cuBLASLt: ") +
+    throw std::runtime_error(std::string("[tpgm] a GEMM failed in cuBLASLt: ") +
                              cublasLtGetStatusString(status));
 }
 
 void check(cudaError_t error) {
   if (error != cudaSuccess)
-    throw std::runtime_error(std::string("[tpgm] CUDA failed while matrix products were timed: ") +
+    throw std::runtime_error(std::string("[tpgm] CUDA failed while GEMMs were timed: ") +
                              cudaGetErrorString(error) +
                              "; it may be an earlier kernel's error, which CUDA_LAUNCH_BLOCKING=1 finds");
 }

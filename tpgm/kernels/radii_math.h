@@ -41,7 +41,7 @@ TPGM_ANYWHERE inline void start_one(const RadiiCall& call, const RadiiStart& sta
 
 TPGM_ANYWHERE inline double ratio_change(const RadiiCall& call, const RadiiStep& step, int64_t first,
                                          int64_t second) {
-  // Of a tensor nearer than the lowest radius the ratio is a constant.
+  // For a tensor nearer than the lowest radius the ratio is a constant.
   if (first < 0 || second < 0 || step.largest[first] < kLowestRadius || step.largest[second] < kLowestRadius)
     return 0;
   const double* radii = call.numbers + kRadius * call.count;

@@ -17,7 +17,7 @@ Ftp::Ftp(const ModuleView& model, const NamedTensors& anchor, FtpOptions options
       radii_(RadiiOptions().init(RadiusInit::kEps).lr(options_.radius_lr()), displacements_.names(),
              displacements_.scalar_options(), displacements_.flag().report()),
       held_(displacements_) {
-  TORCH_CHECK(options_.k() >= 0 && options_.k() <= 1, "[Ftp] k must be in [0, 1], and is ", options_.k());
+  TORCH_CHECK(options_.k() >= 0 && options_.k() <= 1, "[Ftp] k must be in [0, 1], not ", options_.k());
   holds_ = !displacements_.keep_directions();
 }
 

@@ -10,7 +10,7 @@ L2Sp::L2Sp(const ModuleView& model, L2SpOptions options)
 
 L2Sp::L2Sp(const ModuleView& model, const NamedTensors& anchor, L2SpOptions options)
     : AnchoredMethod("L2Sp", model, anchor, options, Norm::kL2), options_(std::move(options)) {
-  TORCH_CHECK(options_.mu() >= 0 && std::isfinite(options_.mu()), "[L2Sp] mu must not be negative, and is ",
+  TORCH_CHECK(options_.mu() >= 0 && std::isfinite(options_.mu()), "[L2Sp] mu must be at least 0, not ",
               options_.mu());
 }
 

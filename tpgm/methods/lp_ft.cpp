@@ -8,7 +8,7 @@ namespace {
 
 // Checked before the model is touched.
 LpFtOptions checked(LpFtOptions options) {
-  TORCH_CHECK(options.lp_steps() >= 0, "[LpFt] lp_steps must not be negative, and is ", options.lp_steps());
+  TORCH_CHECK(options.lp_steps() >= 0, "[LpFt] lp_steps must be at least 0, not ", options.lp_steps());
   return options;
 }
 

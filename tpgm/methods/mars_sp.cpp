@@ -9,7 +9,7 @@ MarsSp::MarsSp(const ModuleView& model, MarsSpOptions options)
 MarsSp::MarsSp(const ModuleView& model, const NamedTensors& anchor, MarsSpOptions options)
     : AnchoredMethod("MarsSp", model, anchor, options, options.norm()),
       radii_(at::full({displacements_.size()}, options.radius(), displacements_.scalar_options())) {
-  TORCH_CHECK(options.radius() > 0, "[MarsSp] radius must be positive, and is ", options.radius());
+  TORCH_CHECK(options.radius() > 0, "[MarsSp] radius must be positive, not ", options.radius());
 }
 
 void MarsSp::after_step(const Closure&) {

@@ -15,7 +15,7 @@
 namespace tpgm {
 
 template <>
-struct Words<Norm> {
+struct Keywords<Norm> {
   static constexpr auto all = [] {
     std::array<std::pair<Norm, const char*>, std::size(kernels::kNorms)> words;
     for (size_t k = 0; k < words.size(); ++k)
@@ -24,18 +24,18 @@ struct Words<Norm> {
   }();
 };
 template <>
-struct Words<AnchorStorage> {
+struct Keywords<AnchorStorage> {
   static constexpr std::pair<AnchorStorage, const char*> all[] = {{AnchorStorage::kWeights, "weights"},
                                                                   {AnchorStorage::kBFloat16, "bf16"},
                                                                   {AnchorStorage::kHost, "host"}};
 };
 template <>
-struct Words<RadiusInit> {
+struct Keywords<RadiusInit> {
   static constexpr std::pair<RadiusInit, const char*> all[] = {{RadiusInit::kHalf, "half"},
                                                                {RadiusInit::kEps, "eps"}};
 };
 template <>
-struct Words<RadiusScale> {
+struct Keywords<RadiusScale> {
   static constexpr std::pair<RadiusScale, const char*> all[] = {{RadiusScale::kAbsolute, "absolute"},
                                                                 {RadiusScale::kRelative, "relative"}};
 };

@@ -14,7 +14,7 @@ Spd::Spd(const ModuleView& model, SpdOptions options)
 Spd::Spd(const ModuleView& model, const NamedTensors& anchor, SpdOptions options)
     : AnchoredMethod("Spd", model, anchor, options, Norm::kL2), options_(std::move(options)) {
   TORCH_CHECK(options_.lambda() >= 0 && std::isfinite(options_.lambda()),
-              "[Spd] lambda must not be negative, and is ", options_.lambda());
+              "[Spd] lambda must be at least 0, not ", options_.lambda());
 }
 
 void Spd::before_step() {

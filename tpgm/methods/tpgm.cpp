@@ -55,7 +55,7 @@ Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions opti
       held_out_loss_(name_, model, displacements_.device()) {
   TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
               "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
-  TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must not be negative, and is ", radius_steps_);
+  TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must be at least 0, not ", radius_steps_);
 }
 
 // Learns radii for the present weights, which it does not change. If it throws, the radii are as before.

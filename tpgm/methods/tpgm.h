@@ -20,7 +20,7 @@ enum class ProjectWhen {
   kOnUpdate,  ///< Only when radii were learned (Algorithm 1, literally).
 };
 template <>
-struct Words<ProjectWhen> {
+struct Keywords<ProjectWhen> {
   static constexpr std::pair<ProjectWhen, const char*> all[] = {{ProjectWhen::kAlways, "always"},
                                                                 {ProjectWhen::kOnUpdate, "on-update"}};
 };

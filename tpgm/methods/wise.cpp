@@ -15,7 +15,7 @@ Wise::Wise(const ModuleView& model, const NamedTensors& anchor, WiseOptions opti
     : AnchoredMethod("Wise", select_with_buffers(model, anchor, options.exclude()), Norm::kL2,
                      options.anchor_storage()),
       options_(std::move(options)) {
-  TORCH_CHECK(std::isfinite(options_.ratio()), "ratio must be a number, and is ", options_.ratio());
+  TORCH_CHECK(std::isfinite(options_.ratio()), "ratio must be a finite number, not ", options_.ratio());
 } catch (...) {
   rethrow_from("Wise");
 }

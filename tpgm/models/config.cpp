@@ -21,7 +21,7 @@ template <class T>
 std::string expected(const Size& size) {
   if constexpr (std::is_enum_v<T>) {
     std::vector<const char*> words;
-    for (const auto& [each, word] : Words<T>::all) words.push_back(word);
+    for (const auto& [each, word] : Keywords<T>::all) words.push_back(word);
     return fmt::format("{}", fmt::join(words, " or "));
   } else if constexpr (std::is_same_v<T, bool>) {
     return "true or false";

@@ -21,7 +21,7 @@ enum class BlockType {
   kBottleneck,  // 1×1, 3×3 and 1×1 convolutions, the last with 4 times as many output channels
 };
 template <>
-struct Words<BlockType> {
+struct Keywords<BlockType> {
   static constexpr std::pair<BlockType, const char*> all[] = {{BlockType::kBasic, "basic"},
                                                               {BlockType::kBottleneck, "bottleneck"}};
 };
@@ -33,7 +33,7 @@ enum class Stem {
   kThree,  // CLIP: three 3×3, the first of stride 2, then an average-pool of stride 2; not a user's choice
 };
 template <>
-struct Words<Stem> {
+struct Keywords<Stem> {
   static constexpr std::pair<Stem, const char*> all[] = {{Stem::kImageNet, "imagenet"},
                                                          {Stem::kSmall, "small"}};
 };
@@ -44,7 +44,7 @@ enum class Pool {
   kMean,   // the mean over the patches, normalised
 };
 template <>
-struct Words<Pool> {
+struct Keywords<Pool> {
   static constexpr std::pair<Pool, const char*> all[] = {{Pool::kClass, "class"}, {Pool::kMean, "mean"}};
 };
 

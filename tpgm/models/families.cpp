@@ -22,7 +22,7 @@ constexpr Normalization kClip{{0.48145466, 0.4578275, 0.40821073}, {0.26862954, 
 std::vector<Size> with_images(std::vector<Size> sizes, int64_t most = Size{}.most) {
   std::vector<Size> all{
       {.name = "image_size", .help = "pixels on a side", .member = &ModelConfig::image_size, .most = most},
-      {.name = "channels", .help = "of an image", .member = &ModelConfig::channels, .most = most}};
+      {.name = "channels", .help = "image channels", .member = &ModelConfig::channels, .most = most}};
   all.insert(all.end(), sizes.begin(), sizes.end());
   return all;
 }
@@ -111,8 +111,9 @@ int64_t clip_resnet_pixels(const ModelConfig& config) {
 
 Family clip_resnet() {
   return {.name = "clip-resnet",
-          .sizes = with_text_sizes(resnet_sizes({{"heads", "of the attention pooling", &ModelConfig::heads}}),
-                                   {activation_size("of the text tower: gelu or quick_gelu")}),
+          .sizes = with_text_sizes(
+              resnet_sizes({{"heads", "attention heads of the pooling", &ModelConfig::heads}}),
+              {activation_size("activation of the text tower: gelu or quick_gelu")}),
           .set_defaults =
               [](ModelConfig& config) {
                 default_resnet(config);
@@ -155,12 +156,12 @@ Size recompute() {
 
 std::vector<Size> vit_sizes(const std::vector<Size>& more) {
   auto sizes = with_images({{"patch", "pixels on a side of a patch", &ModelConfig::patch},
-                            {"width", "of a token", &ModelConfig::width},
+                            {"width", "token width", &ModelConfig::width},
                             {"depth", "transformer blocks", &ModelConfig::depth},
-                            {"heads", "of the attention", &ModelConfig::heads},
+                            {"heads", "attention heads", &ModelConfig::heads},
                             {"mlp", "hidden width of the MLPs", &ModelConfig::mlp},
                             activation_size("gelu or quick_gelu"),
-                            {"eps", "of the LayerNorms", &ModelConfig::eps}});
+                            {"eps", "LayerNorm epsilon", &ModelConfig::eps}});
   sizes.insert(sizes.end(), more.begin(), more.end());
   return sizes;
 }

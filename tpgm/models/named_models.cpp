@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -68,19 +70,21 @@ ModelConfig parse_model(const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
   const std::string name = text.substr(0, colon);
   ModelConfig config;
-  std::vector<std::string> known;
+  std::vector<std::string> names, aliases;
   for (const Family& family : families()) {
-    known.push_back(family.name);
+    names.push_back(family.name);
     if (name == family.name) config.family = &family;
   }
   for (const auto& model : models()) {
-    known.push_back(model.name);
-    known.insert(known.end(), model.aliases.begin(), model.aliases.end());
+    names.push_back(model.name);
+    aliases.insert(aliases.end(), model.aliases.begin(), model.aliases.end());
     const bool alias = std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
     if (name == model.name || alias) config = parse_model(model.sizes);
   }
+  std::vector<std::string> known = names;
+  known.insert(known.end(), aliases.begin(), aliases.end());
   TORCH_CHECK(config.family != nullptr, "[parse_model] no model '", name, "'; did you mean '",
-              nearest(name, known), "'? 'tpgm list models' shows all");
+              nearest(name, known), "'? There are ", fmt::format("{}", fmt::join(names, ", ")));
   size_t begin = colon + 1;  // of the sizes
   if (config.family->is_file()) {
     // A colon may be part of the path. The colon before sizes is followed by an equals sign.
@@ -121,8 +125,14 @@ std::shared_ptr<Backbone> make_backbone(ModelConfig config) {
 }
 
 std::shared_ptr<ClipText> make_clip_text(ModelConfig config) {
-  TORCH_CHECK(config.family->has_text(), "[make_clip_text] a ", config.family->name,
-              " has no text tower; choose a model of CLIP's, see 'tpgm list models'");
+  if (!config.family->has_text()) {
+    std::vector<std::string> with_text;
+    for (const Family& family : families()) {
+      if (family.has_text()) with_text.push_back(family.name);
+    }
+    TORCH_CHECK(false, "[make_clip_text] a ", config.family->name, " has no text tower; choose a ",
+                fmt::format("{}", fmt::join(with_text, " or a ")));
+  }
   set_defaults(config);
   return config.family->make_text(config);
 }

@@ -15,7 +15,7 @@ using PoolAfter = kernels::Pool;
 
 namespace {
 
-/// In channels-last the mean is taken so that its gradient is channels-last, too, and need not be copied.
+// In channels-last the mean is taken so that its gradient is channels-last, too, and need not be copied.
 at::Tensor mean_of_pixels(const at::Tensor& x) {
   return x.is_contiguous(at::MemoryFormat::ChannelsLast) ? x.permute({0, 2, 3, 1}).flatten(1, 2).mean(1)
                                                          : x.mean({2, 3});
@@ -45,7 +45,7 @@ class ResidualBlock : public torch::nn::Module {
     }
   }
 
-  Twice forward(const Twice& x) {
+  SharedOutput forward(const SharedOutput& x) {
     at::Tensor shortcut = x.second;
     if (!shortcut_conv_.is_empty()) {
       if (pools_) shortcut = mean_pool(shortcut);
@@ -59,7 +59,7 @@ class ResidualBlock : public torch::nn::Module {
     return conv_norm(*convs_.back(), *norms_.back(), y, {.residual = shortcut});
   }
 
-  /// For a feature map of `side` pixels on a side; sets `side` to that of the result.
+  // For a feature map of `side` pixels on a side; sets `side` to that of the result.
   int64_t multiply_adds(int64_t& side) const {
     int64_t count = 0, before = side;
     for (size_t i = 0; i < convs_.size(); ++i) {
@@ -75,7 +75,7 @@ class ResidualBlock : public torch::nn::Module {
     if (!shortcut_conv_.is_empty()) pairs.emplace_back(shortcut_conv_.get(), shortcut_norm_.get());
   }
 
-  /// The norm before the addition.
+  // The norm before the addition.
   BatchNorm2dImpl& last_norm() { return *norms_.back(); }
 
   const int64_t out;
@@ -148,8 +148,8 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
   }
 }
 
-Twice ResNet::stem(const at::Tensor& images) {
-  Twice x{images, images};
+SharedOutput ResNet::stem(const at::Tensor& images) {
+  SharedOutput x{images, images};
   for (size_t i = 0; i < stem_convs_.size(); ++i) {
     PoolAfter pool = PoolAfter::kNone;
     if (i + 1 == stem_convs_.size() && options_.stem() == Stem::kImageNet) pool = PoolAfter::kMax;
@@ -169,7 +169,7 @@ at::Tensor ResNet::features(const at::Tensor& images, const std::string& layer) 
     pairs.emplace_back(stem_convs_[i].get(), stem_norms_[i].get());
   for (size_t i = 0; i < blocks; ++i) residual_blocks_[i]->list(pairs);
   const FoldedNorms folded(pairs);
-  Twice x = stem(images);
+  SharedOutput x = stem(images);
   for (size_t i = 0; i < blocks; ++i) x = residual_blocks_[i]->forward(x);
   return attention ? pool_->forward(x.first) : mean_of_pixels(x.first);
 }

@@ -49,7 +49,7 @@ class ResNet : public Backbone {
   int64_t multiply_adds() const override;
 
  private:
-  Twice stem(const at::Tensor& images);
+  SharedOutput stem(const at::Tensor& images);
 
   ResNetOptions options_;
   std::vector<Conv2d> stem_convs_;

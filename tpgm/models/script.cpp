@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
-#include "tpgm/core/torch_error.h"
 
 namespace tpgm {
 namespace {

@@ -25,10 +25,10 @@ std::vector<Size> with_text_sizes(std::vector<Size> sizes, const std::vector<Siz
        .help = "features of both towers; 0: no projection",
        .member = &ModelConfig::embedding,
        .least = 0},
-      {"text_width", "of a token of the text tower", &ModelConfig::text_width},
+      {"text_width", "token width of the text tower", &ModelConfig::text_width},
       {"text_depth", "transformer blocks of the text tower", &ModelConfig::text_depth},
-      {"text_heads", "of its attention", &ModelConfig::text_heads},
-      {"text_mlp", "hidden width of its MLPs", &ModelConfig::text_mlp}};
+      {"text_heads", "attention heads of the text tower", &ModelConfig::text_heads},
+      {"text_mlp", "hidden width of the text tower's MLPs", &ModelConfig::text_mlp}};
   const std::vector<Size> last{{"vocab", "tokens of the vocabulary", &ModelConfig::vocab},
                                {"context", "tokens of a text", &ModelConfig::context},
                                {.name = "end_of_text",

@@ -12,7 +12,7 @@ enum class Activation {
   kQuickGelu,  // OpenAI's approximation x·sigmoid(1.702x)
 };
 template <>
-struct Words<Activation> {
+struct Keywords<Activation> {
   static constexpr std::pair<Activation, const char*> all[] = {{Activation::kGelu, "gelu"},
                                                                {Activation::kQuickGelu, "quick_gelu"}};
 };

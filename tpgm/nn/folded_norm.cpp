@@ -29,10 +29,6 @@ bool has_dense_rows(const at::Tensor& weights) {
          (weights.size(0) == 1 || weights.stride(0) == weights.numel() / weights.size(0));
 }
 
-at::Tensor in_order_of(const at::Tensor& like, const at::Tensor& tensor) {
-  return same_order(tensor, like) ? tensor : empty_in_order_of(like, like.scalar_type()).copy_(tensor);
-}
-
 kernels::Fold call_for(const NormToFold& each, double eps) {
   kernels::Fold call;
   call.dtype = dtype_of(each.weights.scalar_type());
@@ -91,7 +87,8 @@ struct FoldTogether : torch::autograd::Function<FoldTogether> {
       if (!dfolded.defined() && !dshift.defined()) continue;
       auto call = call_for(each, context->saved_data["eps"].toDouble());
       if (dfolded.defined()) {
-        call.dfolded = kept.emplace_back(in_order_of(each.weights, dfolded)).const_data_ptr();
+        call.dfolded = kept.emplace_back(in_order_of(dfolded, each.weights, each.weights.scalar_type()))
+                           .const_data_ptr();
         call.dweights = (result[kTensors * i] = at::empty_like(each.weights)).mutable_data_ptr();
       }
       call.dscale = (result[kTensors * i + 1] = at::empty_like(each.weight)).mutable_data_ptr();

@@ -216,18 +216,19 @@ at::Tensor space_to_depth_conv2d(const at::Tensor& x, const at::Tensor& weight) 
   call.back = cells - 1 - call.front;
   call.from = map_of(x).dtype;
   call.to = kernels::DType::kBFloat16;
-  const at::Tensor maps =
+  const at::Tensor feature_maps =
       at::empty({call.images, kernels::SpaceToDepth::kChannels, call.lines(), call.columns()},
                 x.options().dtype(at::kBFloat16).requires_grad(false).memory_format(kChannelsLast));
   call.x = x.const_data_ptr();
-  call.y = maps.mutable_data_ptr();
+  call.y = feature_maps.mutable_data_ptr();
   kernels::batch_norm_cuda().space_to_depth(call, current_stream(x.device()));
   const at::Tensor folded = at::constant_pad_nd(weight, {1, 0, 1, 0})
                                 .reshape({weight.size(0), channels, cells, 2, cells, 2})
                                 .permute({0, 3, 5, 1, 2, 4})
                                 .reshape({weight.size(0), 4 * channels, cells, cells});
   const int64_t missing = kernels::SpaceToDepth::kChannels - 4 * channels;
-  return at::conv2d(maps, at::constant_pad_nd(folded, {0, 0, 0, 0, 0, missing}).contiguous(kChannelsLast));
+  return at::conv2d(feature_maps,
+                    at::constant_pad_nd(folded, {0, 0, 0, 0, 0, missing}).contiguous(kChannelsLast));
 }
 
 at::Tensor mean_pool(const at::Tensor& x) {
@@ -240,8 +241,8 @@ void check_values_per_channel(const at::Tensor& x) {
               "; take more images a batch, or larger ones");
 }
 
-Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
-                 const NormOptions& options) {
+SharedOutput fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
+                        const NormOptions& options) {
   if (options.training) check_values_per_channel(x);
   TORCH_CHECK(after.relu || (after.pool == Pool::kNone && !after.residual.defined()),
               "[fused_norm] what is pooled or added to goes through the ReLU");

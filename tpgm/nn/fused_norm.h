@@ -8,9 +8,10 @@
 
 namespace tpgm {
 
-/// One tensor twice, for its two uses (a block and its shortcut). Autograd then passes both gradients to the
-/// kernel that made the tensor, which adds them, and needs no addition of its own.
-struct Twice {
+/// The output of one operation, shared by its two uses (a block and its shortcut): the same tensor twice.
+/// Autograd passes both gradients to the kernel that made the tensor, which adds them, and so needs no
+/// addition of its own.
+struct SharedOutput {
   at::Tensor first, second;
 };
 
@@ -50,9 +51,8 @@ at::Tensor mean_pool(const at::Tensor& x);
 /// Throws if a channel has only one value, and so no variance.
 void check_values_per_channel(const at::Tensor& x);
 
-/// pool(relu(norm(x) + residual)). On the CPU, where only tests call it, it takes channels-last fp32 and
-/// fp64.
-Twice fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
-                 const NormOptions& options);
+/// pool(relu(norm(x) + residual)). The CPU path is an oracle for tests; it takes channels-last fp32 and fp64.
+SharedOutput fused_norm(const at::Tensor& x, const NormTensors& norm, const AfterNorm& after,
+                        const NormOptions& options);
 
 }  // namespace tpgm

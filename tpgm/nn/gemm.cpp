@@ -43,24 +43,24 @@ std::optional<Gemm::Operand> operand(const at::Tensor& x) {
 }
 
 // Nothing if ATen has to compute the GEMM, or has to report what is wrong with the operands.
-std::optional<Gemm> product_of(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+std::optional<Gemm> kernel_gemm(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!has_gemm_kernel(a) || a.scalar_type() != b.scalar_type() || a.numel() == 0 || b.numel() == 0 ||
       a.size(1) != b.size(0) || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     return std::nullopt;
   const auto left = operand(a), right = operand(b), result = operand(out);
   if (!left || !right || !result || result->transposed) return std::nullopt;
-  Gemm product;
-  product.rows = a.size(0);
-  product.cols = b.size(1);
-  product.inner = a.size(1);
-  product.a = *left;
-  product.b = *right;
-  product.out = out.mutable_data_ptr();
-  product.stride = result->stride;
-  return product;
+  Gemm call;
+  call.rows = a.size(0);
+  call.cols = b.size(1);
+  call.inner = a.size(1);
+  call.a = *left;
+  call.b = *right;
+  call.out = out.mutable_data_ptr();
+  call.stride = result->stride;
+  return call;
 }
 
-void multiply(const Gemm& product, const at::Tensor& out) {
+void multiply(const Gemm& call, const at::Tensor& out) {
   const c10::DeviceGuard guard(out.device());
   void* stream = current_stream(out.device());
   // Not a tensor, which LibTorch would fill in deterministic mode.
@@ -68,14 +68,14 @@ void multiply(const Gemm& product, const at::Tensor& out) {
   // As with convolutions: timing may choose another algorithm in the next run, which rounds differently.
   const auto& context = at::globalContext();
   const bool by_timing = context.benchmarkCuDNN() && !context.deterministicAlgorithms() &&
-                         product.rows * product.cols * product.inner >= kWorthTiming;
-  if (by_timing && !kernels::is_timed(product) && !capturing(out.device())) {
+                         call.rows * call.cols * call.inner >= kWorthTiming;
+  if (by_timing && !kernels::is_timed(call) && !capturing(out.device())) {
     const at::Tensor scratch = at::empty_strided(out.sizes(), out.strides(), out.options());
-    Gemm trial = product;
+    Gemm trial = call;
     trial.out = scratch.mutable_data_ptr();
     kernels::time_algorithms(trial, workspace.get(), stream);
   }
-  kernels::multiply(product, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
+  kernels::multiply(call, by_timing ? kernels::Choice::kFastest : kernels::Choice::kFirst, workspace.get(),
                     stream);
 }
 
@@ -118,12 +118,12 @@ struct LinearGemm : torch::autograd::Function<LinearGemm> {
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
   if (has_gemm_kernel(a)) {
     const at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options());
-    auto product = product_of(out, a, b);
+    auto call = kernel_gemm(out, a, b);
     const bool plain = !bias.defined();
-    if (product && (plain || (bias.sizes() == at::IntArrayRef{b.size(1)} && bias.is_contiguous() &&
-                              bias.scalar_type() == a.scalar_type() && is_aligned(bias)))) {
-      if (!plain) product->bias = bias.const_data_ptr();
-      multiply(*product, out);
+    if (call && (plain || (bias.sizes() == at::IntArrayRef{b.size(1)} && bias.is_contiguous() &&
+                           bias.scalar_type() == a.scalar_type() && is_aligned(bias)))) {
+      if (!plain) call->bias = bias.const_data_ptr();
+      multiply(*call, out);
       return out;
     }
   }
@@ -132,9 +132,9 @@ at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias
 }
 
 void gemm_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b, bool add) {
-  if (auto product = product_of(out, a, b)) {
-    product->add = add;
-    multiply(*product, out);
+  if (auto call = kernel_gemm(out, a, b)) {
+    call->add = add;
+    multiply(*call, out);
     out.unsafeGetTensorImpl()->bump_version();
   } else if (add) {
     out.addmm_(a, b);

@@ -135,7 +135,7 @@ at::Tensor BatchNorm2dImpl::forward(const at::Tensor& x) {
                         at::globalContext().userEnabledCuDNN());
 }
 
-Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
+SharedOutput conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after) {
   const auto* folded = FoldedNorms::of(conv);
   const NormTensors tensors = folded != nullptr ? NormTensors{.bias = folded->shift}
                                                 : NormTensors{norm.weight, norm.bias, norm.running_mean,

@@ -107,7 +107,7 @@ TORCH_MODULE(BatchNorm2d);
 
 /// norm(conv(x)) and what follows it: a convolution and one fused operation if fuses_norm() is true, or a
 /// convolution with folded weights and what follows if FoldedNorms has the pair.
-Twice conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
+SharedOutput conv_norm(Conv2dImpl& conv, BatchNorm2dImpl& norm, const at::Tensor& x, const AfterNorm& after);
 
 /// Self-attention with one packed projection: qkv.weight [3·width, width] has queries, keys and values. q, k
 /// and v are views of the projection's output. Their gradients go into separate GEMMs; on a GPU with few rows

@@ -1,4 +1,4 @@
-// Tensors as the operands of kernels: what the autograd functions of this room share.
+// Helpers for tensors as operands of kernels, which the autograd functions of this room share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,7 @@ inline at::Tensor dense(const at::Tensor& tensor, at::MemoryFormat format = at::
 
 /// For the backward pass of a function without a second derivative: throws if autograd builds a graph of it.
 inline void check_first_derivative(const char* function) {
-  TORCH_CHECK(!at::GradMode::is_enabled(), "[tpgm] ", function,
-              " cannot be differentiated twice (create_graph)");
+  TORCH_CHECK(!at::GradMode::is_enabled(), function, " cannot be differentiated twice (create_graph)");
 }
 
 }  // namespace tpgm

@@ -29,7 +29,7 @@ struct Colour {
     const auto byte = [](double share) { return static_cast<int>(std::lround(share * 255)); };
     return fmt::format("#{:02x}{:02x}{:02x}", byte(red), byte(green), byte(blue));
   }
-  /// Relative luminance, as WCAG 2 has it.
+  // Relative luminance, as WCAG 2 has it.
   double luminance() const {
     const auto linear = [](double c) {
       return c <= 0.04045 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4);
@@ -38,7 +38,7 @@ struct Colour {
   }
 };
 
-/// Viridis (Smith and van der Walt): lightness grows evenly, and so it can be read in grey.
+// Viridis (Smith and van der Walt): lightness grows evenly, and so it can be read in grey.
 Colour colour_of(double share) {
   constexpr std::array<Colour, 9> kAnchors{{{0.267, 0.005, 0.329},
                                             {0.279, 0.175, 0.483},
@@ -58,7 +58,7 @@ Colour colour_of(double share) {
   return {mix(a.red, b.red), mix(a.green, b.green), mix(a.blue, b.blue)};
 }
 
-/// The smallest and the largest value; infinite if there is none.
+// The smallest and the largest value; infinite if there is none.
 std::pair<double, double> range_of(const HeatMap& map) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const auto& row : map.values) {
@@ -100,7 +100,7 @@ void check(const HeatMap& map, double width) {
   }
 }
 
-/// A map's layout and what was drawn of it so far.
+// A map's layout and what was drawn of it so far.
 class Drawing {
  public:
   Drawing(const HeatMap& map, double width) : map_(map), width_(width), low_(map.low), high_(map.high) {
@@ -144,7 +144,7 @@ class Drawing {
  private:
   double share(double value) const { return (value - low_) / (high_ - low_); }
 
-  /// With three digits of the largest value.
+  // The text of a value, with three digits of the largest one.
   std::string text_of(double value) const {
     if (std::isnan(value)) return "none";
     return decimals_ < 0 ? svg::number(value, 3) : svg::fixed(value, decimals_);

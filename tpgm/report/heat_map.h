@@ -20,8 +20,8 @@ struct HeatMap {
 };
 
 /// The map as an SVG document, `width` wide in pixels (340 is a phone). Values stand in the cells where all
-/// of them fit; of the columns' names as many as there is room for. Each cell names its row, column and value
-/// to who points at it, in maps from 560 pixels. As of Plot, the same map gives the same bytes, without ids.
+/// of them fit; of the columns' names as many as there is room for. In maps from 560 pixels, each cell has a
+/// tooltip with its row, column and value. As with Plot, the same map gives the same bytes, without ids.
 /// Throws std::invalid_argument if there are no rows or columns, their numbers differ from those of the
 /// values, a value is infinite, all are NaN while low = high = 0, low > high, or the width is below 280.
 std::string to_svg(const HeatMap& map, double width = 720);

@@ -19,9 +19,9 @@ using svg::escaped;
 // The colours of the background are those of the figures (svg.cpp), whose own background is left out here.
 constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark;--page:#fff;--ink:#222;--soft:#5c5c5c;--rule:#ddd;--box:#f6f6f6;
---link:#0b5cad;--shade:#0002;--right:#00704f;--wrong:#b34700}
+--link:#0b5cad;--shade:#0002;--correct:#00704f;--wrong:#b34700}
 @media screen and (prefers-color-scheme:dark){:root{--page:#161616;--ink:#ddd;--soft:#a3a3a3;--rule:#3a3a3a;
---box:#1f1f1f;--link:#7cb8f2;--shade:#fff2;--right:#4cc9a0;--wrong:#f5955a}}
+--box:#1f1f1f;--link:#7cb8f2;--shade:#fff2;--correct:#4cc9a0;--wrong:#f5955a}}
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;text-size-adjust:100%;scroll-behavior:smooth}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
@@ -79,7 +79,7 @@ margin-bottom:.45rem}
 .image li{padding-left:1.15em;text-indent:-1.15em}
 .image b{font-weight:400;color:var(--soft)}
 .image i{font-style:normal;font-weight:700;display:inline-block;width:1.15em;text-indent:0}
-.right i{color:var(--right)}
+.correct i{color:var(--correct)}
 .wrong i{color:var(--wrong)}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .code{margin:1.25rem 0}
@@ -142,7 +142,7 @@ std::string base64(std::string_view bytes) {
   return result;
 }
 
-/// Width and height, from the header.
+// Width and height, from the header.
 std::pair<uint32_t, uint32_t> size_of(const GalleryImage& image) {
   using namespace std::string_view_literals;
   const std::string_view png = image.png;
@@ -261,8 +261,8 @@ class Writer {
       html_ += fmt::format(
           "<li class=\"{0}\"><i aria-hidden=\"true\">{1}</i><b>{2}:</b> {3}<span class=\"unseen\"> "
           "({0})</span></li>\n",
-          answer.correct ? "right" : "wrong", answer.correct ? "✓" : "✗", escaped(answer.who),
-          escaped(answer.says));
+          answer.correct ? "correct" : "wrong", answer.correct ? "✓" : "✗", escaped(answer.model),
+          escaped(answer.predicted));
     }
     if (!image.answers.empty()) html_ += "</ul>\n";
     html_ += "</div>\n";

@@ -38,9 +38,10 @@ struct Figure {
 Figure to_figure(std::string id, std::string caption, const Plot& plot);
 Figure to_figure(std::string id, std::string caption, const HeatMap& map);
 
-/// Who says that an image is what.
+/// What a model takes an image for.
 struct Answer {
-  std::string who, says;
+  std::string model;      ///< Its name in the table.
+  std::string predicted;  ///< The predicted class, or "–".
   bool correct = false;
 };
 

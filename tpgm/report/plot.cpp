@@ -41,7 +41,7 @@ constexpr std::array kShapes{
     "M-1.6 -4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3z",                                           // plus
     "M0 -5.4L1.5 -1.7L5.2 -1.7L2.3 0.7L3.3 4.5L0 2.3L-3.3 4.5L-2.3 0.7L-5.2 -1.7L-1.5 -1.7z"};  // star
 
-/// How a series is told from the others: shape and filling suffice, for those who see no colours.
+// What tells a series from the others. Shape and filling suffice, for readers who see no colours.
 struct Look {
   const char* colour;
   const char* shape;
@@ -75,7 +75,7 @@ struct Box {
   bool holds(Point point) const {
     return point.x >= left && point.x <= right && point.y >= top && point.y <= bottom;
   }
-  /// Whether the way from one point to the other goes through it.
+  // Whether the way from one point to the other goes through it.
   bool crossed(Point from, Point to) const {
     // What is left of the way, as shares of it, once each side has cut off what lies beyond it.
     double begin = 0, end = 1;
@@ -92,7 +92,7 @@ struct Box {
   }
 };
 
-/// One axis: where a value lies, and which values get a tick.
+// One axis: where a value lies, and which values get a tick.
 struct Axis {
   double low, high;
   bool log;
@@ -119,7 +119,7 @@ Axis linear_axis(double low, double high, double count) {
   return {low - pad, high + pad, false, svg::linear_ticks(low - pad, high + pad, count)};
 }
 
-/// Ticks at the values themselves where they are few, else at 1, 2 and 5 times powers of ten, else at these.
+// Ticks at the values themselves where they are few, else at 1, 2 and 5 times powers of ten, else at these.
 Axis log_axis(std::vector<double> values, bool at_values, double count) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -182,7 +182,7 @@ void check(const Plot& plot, double width) {
   if (points == 0) throw std::invalid_argument("[plot] '" + plot.title + "' has no points");
 }
 
-/// For a text alternative, or with all its digits.
+// An x for the text alternative, or (`digits`) with all its digits.
 std::string x_text(const Plot& plot, double x, bool digits) {
   if (!plot.x_names.empty()) return plot.x_names[static_cast<size_t>(x)];
   return digits ? fmt::format("{}", x) : fmt::format("{:.4g}", x);
@@ -211,7 +211,7 @@ std::string description_of(const Plot& plot) {
   return text;
 }
 
-/// A plot's layout and what was drawn of it so far.
+// A plot's layout and what was drawn of it so far.
 class Drawing {
  public:
   Drawing(const Plot& plot, double width) : plot_(plot), width_(width) {
@@ -322,7 +322,7 @@ class Drawing {
     return series.dashed ? " stroke-dasharray=\"6 4\"" : look.hollow ? " stroke-dasharray=\"2 2.5\"" : "";
   }
 
-  /// Which points a line goes through: all, or the lowest and the highest of every two pixels.
+  // Which points a line goes through: all, or the lowest and the highest of every two pixels.
   std::vector<size_t> path_of(const Series& series) const {
     std::vector<size_t> kept(series.x.size());
     std::iota(kept.begin(), kept.end(), size_t{0});
@@ -362,7 +362,7 @@ class Drawing {
         look.colour, dash(series, look));
   }
 
-  /// A later series of points has one here, too.
+  // A later series of points has one here, too.
   bool covered(size_t s, size_t i) const {
     const auto& own = plot_.series[s];
     if (!own.line) return false;
@@ -399,7 +399,7 @@ class Drawing {
     body_ += '\n';
   }
 
-  /// Greedy: whoever has most neighbours chooses first, and takes the nearest place that is free.
+  // Greedy: the label with the most neighbours is placed first, at the nearest place that is free.
   void labels() {
     std::vector<std::pair<int, size_t>> order;
     for (size_t i = 0; i < labels_.size(); ++i) {

@@ -24,7 +24,7 @@ struct Plot {
   std::vector<std::string> x_names = {};
   bool log_x = false;   ///< All x must be positive.
   bool log_y = false;   ///< All y must be positive. An error bar that reaches zero ends at the frame.
-  double height = 300;  ///< Of the frame, in pixels; narrow ones are lower by a quarter.
+  double height = 300;  ///< The frame's, in pixels; narrow frames are lower by a quarter.
   std::vector<Series> series;
 };
 

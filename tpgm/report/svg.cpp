@@ -13,7 +13,7 @@ namespace {
 constexpr double kSlant = 0.7071;  // sine and cosine of the slanted names' 45 degrees
 constexpr double kSlantStep = 19;  // slanted names need as much from one to the next
 
-/// Bytes of the character that `text` begins with; 0 if it begins with none.
+// Bytes of the character that `text` begins with; 0 if it begins with none.
 size_t character(std::string_view text) {
   const auto byte = [text](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(0);
@@ -30,7 +30,7 @@ size_t character(std::string_view text) {
   return size;
 }
 
-/// In units of the text's size.
+// The width of a character, in units of the text's size.
 double character_width(std::string_view one) {
   if (one.size() > 1) return static_cast<uint8_t>(one[0]) >= 0xE3 ? 1.05 : 0.72;
   const char c = one[0];
@@ -48,7 +48,7 @@ std::vector<std::string_view> characters(std::string_view text) {
   return result;
 }
 
-/// The sign of typography, not the hyphen.
+// The number with a minus sign instead of a hyphen.
 std::string with_minus(std::string number) {
   if (number.starts_with('-')) number.replace(0, 1, "−");
   return number;

@@ -1,4 +1,4 @@
-// What this room's drawings and its page share. Not for other rooms.
+// Text, numbers and axis names for the SVG drawings and the page. For this room alone.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline constexpr double kSmall = 12;                  // size of names and value
 /// become spaces, and what is no UTF-8 becomes U+FFFD: either would make the whole document unreadable.
 std::string escaped(std::string_view text);
 
-/// A generous estimate, because nobody knows the reader's font.
+/// The width of a line of text: a generous estimate, because the reader's font is not known.
 double text_width(std::string_view text, double size = kText);
 
 /// In lines of at most `width` where words allow it.

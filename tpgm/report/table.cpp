@@ -53,13 +53,13 @@ bool ruled(const Table& table, size_t row) {
   return row > 0 && std::find(table.rules.begin(), table.rules.end(), row) != table.rules.end();
 }
 
-/// A line break would end a row, and an escape sequence could do anything to a terminal.
+// A line break would end a row, and an escape sequence could do anything to a terminal.
 std::string one_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
   return text;
 }
 
-/// Of UTF-8, in characters.
+// The number of characters of a text in UTF-8.
 size_t width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(),
                                            [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
@@ -83,7 +83,7 @@ std::vector<size_t> widths(const std::vector<std::vector<std::string>>& lines) {
   return result;
 }
 
-/// The columns and then the rows, each cell by `write(text, marked)`.
+// The columns and then the rows, each cell by `write(text, marked)`.
 template <typename Write>
 std::vector<std::vector<std::string>> written(const Table& table, const Write& write) {
   std::vector<std::vector<std::string>> lines(1 + table.rows.size());

@@ -119,7 +119,7 @@ std::string markdown(const PaperComparison& comparison, const Table& table, cons
 Table to_table(const PaperComparison& comparison) {
   const bool any = std::any_of(comparison.rows.begin(), comparison.rows.end(),
                                [](const auto& row) { return !row.scores.empty(); });
-  TORCH_CHECK(any, "[reproduce] no row of '", comparison.name, "' has any numbers");
+  TORCH_CHECK(any, "[to_table] no row of '", comparison.name, "' has any numbers");
   const auto tests = tests_of(comparison);
   const auto ids = std::count_if(tests.begin(), tests.end(), [](const Test& test) { return test.id; });
   const auto others = static_cast<std::ptrdiff_t>(tests.size()) - ids;

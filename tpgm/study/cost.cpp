@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <type_traits>
 
+#include "tpgm/base/call.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/setup.h"
@@ -48,8 +48,8 @@ double Cost::work() const {
   return static_cast<double>(training + radius) + static_cast<double>(evaluation) / 3;
 }
 
-DataSize DataSizes::of(const TrainOptions& options) {
-  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the images to train on");
+DataSize DataSizes::of(const TrainOptions& options) try {
+  TORCH_CHECK(!options.data_dir.empty(), "`data-dir` is needed: the images to train on");
   const auto key = only(to_settings(options), Trait::kData);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   std::vector<std::string> classes;
@@ -58,10 +58,12 @@ DataSize DataSizes::of(const TrainOptions& options) {
   DataSize size{data.train.size(), data.radius.size(), data.selection.size(), 0};
   for (const auto& test : data.tests) size.tests += test.subset.size();
   return known_[key] = size;
+} catch (...) {
+  rethrow_from("DataSizes::of");
 }
 
 Cost cost_of(const TrainOptions& options, const DataSize& size) {
-  TORCH_CHECK(size.train > 0, "[train] there is nothing to train on");
+  TORCH_CHECK(size.train > 0, "[cost_of] there is nothing to train on");
   const int64_t batch = std::min(options.batch_size, size.train);
   const int64_t batches = std::min(options.grad_accum_steps, size.train / batch);
   const int64_t radius_batch =
@@ -96,7 +98,7 @@ void scale_down(Settings& settings, double scale, const Settings& given) {
           const int64_t least = has_any(traits, Trait::kScaled) ? 1 : 0;
           const std::optional<int64_t> whole = value;
           if (!whole || *whole < least) return;
-          // Of the epochs some must be left to fine-tune in.
+          // Some epochs must be left for fine-tuning.
           const int64_t most = key == "lp-epochs" ? std::max<int64_t>(0, epochs - 1) : *whole;
           set(key, std::min(part(*whole, least), most));
         }
@@ -107,40 +109,35 @@ void scale_down(Settings& settings, double scale, const Settings& given) {
 }
 
 double measure_speed(TrainOptions options, const std::function<bool()>& stop) {
-  using Clock = std::chrono::steady_clock;
   constexpr int64_t kSteps = 20, kFirst = 3;
   constexpr double kSeconds = 5;
   options.epochs = std::max<int64_t>(1, options.epochs);
   options.on_nan = OnNan::kSkip;  // a speed is wanted, whatever is learned
   Setup setup = prepare_run(options);
-  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
-    return std::chrono::duration<double>(to - from).count();
-  };
-  const auto begin = Clock::now();
-  Clock::time_point last = begin;
+  const auto begin = RunClock::now();
   int64_t epoch = 1, seen = 0, counted = 0;
-  double steady = 0;
+  double last = 0, steady = 0;  // seconds: at the last step, and in the steps that count
   bool enough = false;
   TrainCallbacks callbacks;
   callbacks.progress = [&](const TrainProgress& at) {
-    const auto now = Clock::now();
+    const double now = RunClock::since(begin);
     // Between epochs there is an evaluation, and before the first step much is built.
-    const bool slow = seconds(begin, now) > kSeconds / 2;
+    const bool slow = now > kSeconds / 2;
     if (at.epoch == epoch && seen >= (slow ? 1 : kFirst)) {
-      steady += seconds(last, now);
+      steady += now - last;
       ++counted;
     }
     ++seen;
     epoch = at.epoch;
     last = now;
-    enough = seen >= kSteps || at.step == at.steps || (seconds(begin, now) > kSeconds && counted > 0);
+    enough = seen >= kSteps || at.step == at.steps || (now > kSeconds && counted > 0);
   };
   callbacks.stop = [&] { return enough || (stop && stop()); };
   Trainer(setup, nullptr, callbacks).run();
   if (!enough) return 0;
   const auto each = static_cast<double>(setup.options.batch_size * setup.options.grad_accum_steps);
   return counted > 0 ? each * static_cast<double>(counted) / std::max(steady, 1e-9)
-                     : each * static_cast<double>(seen) / std::max(seconds(begin, last), 1e-9);
+                     : each * static_cast<double>(seen) / std::max(last, 1e-9);
 }
 
 }  // namespace tpgm

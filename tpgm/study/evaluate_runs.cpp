@@ -13,6 +13,7 @@
 #include <set>
 #include <tuple>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
 #include "tpgm/models/named_models.h"
@@ -34,7 +35,7 @@ void note(const Say& say, const std::string& text) {
   if (say) say(text);
 }
 
-/// The tests of all rows; those with the same options and classes are opened once.
+// The tests of all rows; those with the same options and classes are opened once.
 class Data {
  public:
   Tests tests(const Row& row, const std::vector<std::string>& classes) {
@@ -48,7 +49,7 @@ class Data {
     return found;
   }
 
-  /// Where class names are looked up: the data set, or else the first that has a path of its own.
+  // Where class names are looked up: the data set, or else the first that has a path of its own.
   const Dataset& names(const TrainOptions& options) {
     std::string where = options.data_dir;
     if (where.empty()) where = options.test.front().substr(options.test.front().find('=') + 1);
@@ -83,8 +84,8 @@ std::vector<Row> parse_rows(const std::vector<std::string>& checkpoints) {
   std::map<std::string, int> names;
   for (const auto& text : checkpoints) {
     const Row& row = rows.emplace_back(parse_row(text));
-    TORCH_CHECK(is_script(row.path) || fs::exists(row.path), "[eval] there is no '",
-                printable(row.path, kMaxPath), "'");
+    TORCH_CHECK(is_script(row.path) || fs::exists(row.path), "there is no '", printable(row.path, kMaxPath),
+                "'");
     ++names[row.name];
   }
   for (size_t i = 0; i < rows.size(); ++i) {  // two runs may have a "best.safetensors"
@@ -102,13 +103,12 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].run) continue;
     const fs::path run = rows[i].path;
-    TORCH_CHECK(fs::exists(weights_of(run)) || fs::exists(last_weights_of(run)), "[eval] the run '",
-                run.string(), "' has not finished an epoch yet; continue it with tpgm train `resume`");
+    TORCH_CHECK(fs::exists(weights_of(run)) || fs::exists(last_weights_of(run)), "the run '", run.string(),
+                "' has not finished an epoch yet; resume it first");
     if (!is_finished(run))
-      note(say,
-           fmt::format("the run '{}' is not finished: this is its best epoch so far, without what its method "
-                       "does at the end",
-                       run.string()));
+      note(say, fmt::format("the run '{}' is not finished: this is its best epoch so far, without the final "
+                            "projection of its method",
+                            run.string()));
     recipes[i] = without(load_recipe(recipe_of(run)).settings, Trait::kMachine);
     if (elsewhere) {
       recipes[i] = without(recipes[i], Trait::kData);
@@ -144,7 +144,7 @@ void check_comparable(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     for (const bool id_only : {true, false}) {
       const auto ours = names_of(*first.tests, id_only), theirs = names_of(*row.tests, id_only);
-      TORCH_CHECK(std::set(ours.begin(), ours.end()) == std::set(theirs.begin(), theirs.end()), "[eval] '",
+      TORCH_CHECK(std::set(ours.begin(), ours.end()) == std::set(theirs.begin(), theirs.end()), "'",
                   first.name, id_only ? "' counts as in-distribution " : "' is tested on ",
                   fmt::format("{}", fmt::join(ours, ", ")), ", '", row.name, "' ",
                   fmt::format("{}", fmt::join(theirs, ", ")), "; give all of them the same with ",
@@ -184,7 +184,7 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
         note(say, fmt::format("skipped '{}': {}", printable(bad.place, kMaxPath),
                               printable(bad.reason, kMaxPath)));
     }
-    TORCH_CHECK(row.results.back().images > 0, "[eval] no image of '", test.name, "' could be read");
+    TORCH_CHECK(row.results.back().images > 0, "[evaluate] no image of '", test.name, "' could be read");
   }
 }
 
@@ -198,10 +198,12 @@ GivenClassifier EvaluatedRow::open(const std::string& head, const Say& note) con
 }
 
 std::vector<EvaluatedRow> rows_to_evaluate(const std::vector<std::string>& checkpoints, const Settings& given,
-                                           const Say& say) {
+                                           const Say& say) try {
   auto rows = parse_rows(checkpoints);
   set_options(rows, given, say);
   return rows;
+} catch (...) {
+  rethrow_from("rows_to_evaluate");
 }
 
 std::string missing_option(const EvaluatedRow& row) {
@@ -213,7 +215,7 @@ std::string missing_option(const EvaluatedRow& row) {
   return o.data_dir.empty() && needed ? "data-dir" : "";
 }
 
-void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say) {
+void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say) try {
   Data data;
   for (Row& row : rows) {
     const auto given = row.open(head, say);
@@ -235,6 +237,8 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
                             rows.front().name));
     }
   }
+} catch (...) {
+  rethrow_from("open_tests");
 }
 
 void evaluate(std::vector<EvaluatedRow>& rows, const std::string& head, c10::Device device,

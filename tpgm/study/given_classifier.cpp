@@ -4,6 +4,7 @@
 #include <ATen/ops/eye.h>
 #include <fmt/format.h>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
@@ -13,6 +14,7 @@
 #include "tpgm/weights/read.h"
 
 namespace tpgm {
+
 bool has_head(const std::string& model, const std::string& checkpoint) {
   const Checkpoint opened(checkpoint);
   if (is_script(model)) return opened.contains("head.weight");
@@ -20,7 +22,7 @@ bool has_head(const std::string& model, const std::string& checkpoint) {
 }
 
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
-                                const std::string& head, const Say& say, HeadUse use) {
+                                const std::string& head, const Say& say, HeadUse use) try {
   const auto note = [&](const std::string& text) {
     if (say) say(fmt::format("'{}': {}", checkpoint.empty() ? model : checkpoint, text));
   };
@@ -53,10 +55,12 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
                 outputs);
   }
   return given;
+} catch (...) {
+  rethrow_from("open_classifier");
 }
 
 std::vector<std::string> classes_for(const GivenClassifier& given, const std::string& class_list,
-                                     const Dataset& data, const Say& note) {
+                                     const Dataset& data, const Say& note) try {
   const int64_t outputs = given.loaded.model->num_classes();
   if (!class_list.empty()) {
     auto classes = load_class_list(class_list);
@@ -69,13 +73,15 @@ std::vector<std::string> classes_for(const GivenClassifier& given, const std::st
               "' has images without labels; give class folders, a list or labelled shards");
   if (!given.head.empty()) {
     if (auto classes = classes_by_folder(data, given.loaded.class_names)) return *classes;
-    if (note) note("no folder is called as a class of the head is; they are matched by their order");
+    if (note) note(kNoClassByFolder);
   }
   TORCH_CHECK(static_cast<int64_t>(data.classes().size()) == outputs, "the head has ", outputs, " classes, '",
               data.where(), "' ", data.classes().size(),
               ": say which is which with `class-list`, the head's classes in order, one a line by their "
               "folders' names, or a folder that has them all");
   return data.classes();
+} catch (...) {
+  rethrow_from("classes_for");
 }
 
 }  // namespace tpgm

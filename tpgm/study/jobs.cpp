@@ -22,6 +22,7 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/train/progress.h"
 #include "tpgm/train/recipe.h"
 
 extern char** environ;
@@ -30,7 +31,6 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 fs::path beside(const Job& job, const char* suffix) { return job.settings.at("output") + suffix; }
 
@@ -54,12 +54,12 @@ std::string first_difference(const std::string& a, const std::string& b) {
 void check_folder(const Job& job) {
   const fs::path recipe = beside(job, ".toml"), folder = job.settings.at("output");
   if (!fs::exists(recipe)) {
-    TORCH_CHECK(!is_run(folder), "[sweep] '", folder.string(),
+    TORCH_CHECK(!is_run(folder), "[run_jobs] '", folder.string(),
                 "' holds a run that was not begun by a sweep; take another `output`");
     return;
   }
   const auto before = recipe_text(load_recipe(recipe).settings), now = recipe_text(job.settings);
-  TORCH_CHECK(before == now, "[sweep] '", folder.string(),
+  TORCH_CHECK(before == now, "[run_jobs] '", folder.string(),
               "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
               "); take another `output`");
 }
@@ -72,10 +72,6 @@ std::string last_line(const fs::path& file, const std::string& prefix) {
   }
   if (last.starts_with(prefix)) last.erase(0, prefix.size());
   return printable(last, 1024);
-}
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 class Runner {
@@ -112,7 +108,7 @@ class Runner {
       if (stop_asked()) {
         say("stopping; the runs save themselves");
         stop();
-        TORCH_CHECK(false, "[sweep] interrupted: ", done_, " of ", jobs_.size(),
+        TORCH_CHECK(false, "[run_jobs] interrupted: ", done_, " of ", jobs_.size(),
                     " runs are finished; the same command resumes");
       }
       start_some();
@@ -127,7 +123,7 @@ class Runner {
   struct Child {
     size_t job;
     pid_t process;
-    Clock::time_point begin = Clock::now();
+    RunClock::Time begin = RunClock::now();
   };
 
   void start_some() {
@@ -137,15 +133,15 @@ class Runner {
     }
   }
 
-  // False while another process makes the run: its log stays locked for as long as anyone writes to it, even
-  // if who began it was killed.
+  // False while another process makes the run: its log stays locked as long as any process writes to it, even
+  // if the process that started the run was killed.
   bool start(size_t index) {
     const Job& job = jobs_[index];
     const fs::path folder = job.settings.at("output"), log = beside(job, ".log");
     std::error_code error;
     fs::create_directories(folder.parent_path(), error);
     const int descriptor = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    TORCH_CHECK(descriptor >= 0, "[sweep] cannot write '", log.string(), "': ", std::strerror(errno),
+    TORCH_CHECK(descriptor >= 0, "[run_jobs] cannot write '", log.string(), "': ", std::strerror(errno),
                 "; take another `output`");
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor);
@@ -190,7 +186,7 @@ class Runner {
     const auto argv = pointers(command.arguments), envp = pointers(variables);
     const pid_t parent = ::getpid();
     const pid_t process = ::fork();
-    TORCH_CHECK(process >= 0, "[sweep] cannot start a process: ", std::strerror(errno));
+    TORCH_CHECK(process >= 0, "[run_jobs] cannot start a process: ", std::strerror(errno));
     if (process > 0) return process;
     // Between fork and exec only what is safe in a signal handler.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // a run without its sweep saves itself and ends
@@ -271,7 +267,7 @@ class Runner {
     double seconds = each * context_.work_after;
     for (const size_t i : waiting_) seconds += each * jobs_[i].work;
     for (const auto& child : children_)
-      seconds += std::max(0.0, each * jobs_[child.job].work - seconds_since(child.begin));
+      seconds += std::max(0.0, each * jobs_[child.job].work - RunClock::since(child.begin));
     at.seconds_left = seconds / static_cast<double>(side_by_side_);
     return at;
   }

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
@@ -53,7 +54,7 @@ Table to_table(const PlanCost& cost) {
   return table;
 }
 
-TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options)
+TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options) try
     : table_(std::move(table)), options_(options), folder_(options.output / table_.name) {
   for (const auto& row : table_.rows) {
     if (find(row.variant) < rows_.size()) continue;
@@ -84,13 +85,15 @@ TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options)
       variants.push_back(row.variant);
       if (is_stem(wanted, row)) rows_[find(row.variant)].wanted = any = true;
     }
-    TORCH_CHECK(any, "[reproduce] `rows`: '", table_.name, "' has no row '", printable(wanted),
-                "'; did you mean '", nearest(wanted, variants), "'?");
+    TORCH_CHECK(any, "`rows`: '", table_.name, "' has no row '", printable(wanted), "'; did you mean '",
+                nearest(wanted, variants), "'?");
   }
   if (options.rows.empty()) {
     for (auto& row : rows_) row.wanted = true;
   }
   sort();
+} catch (...) {
+  rethrow_from("TablePlan");
 }
 
 size_t TablePlan::find(const std::string& variant) const {
@@ -104,8 +107,7 @@ void TablePlan::link() {
   const auto keys = option_keys();
   for (auto& row : rows_) {
     for (const auto& text : row.recipe.take) {
-      const auto where =
-          fmt::format("[reproduce] '{}' of '{}' takes '{}'", row.variant, table_.name, printable(text));
+      const auto where = fmt::format("'{}' of '{}' takes '{}'", row.variant, table_.name, printable(text));
       const size_t at = text.find('=');
       TORCH_CHECK(at != std::string::npos && at > 0, where, ": expected KEY=ROW.KEY or weights=ROW");
       Dependency dependency{text.substr(0, at), "", 0};
@@ -142,7 +144,7 @@ void TablePlan::sort() {
   enum Mark { kNew, kOpen, kDone };
   std::vector<Mark> marks(rows_.size(), kNew);
   const std::function<void(size_t)> visit = [&](size_t i) {
-    TORCH_CHECK(marks[i] != kOpen, "[reproduce] '", rows_[i].variant, "' of '", table_.name,
+    TORCH_CHECK(marks[i] != kOpen, "'", rows_[i].variant, "' of '", table_.name,
                 "' takes from a row that takes from it");
     if (marks[i] == kDone) return;
     marks[i] = kOpen;
@@ -193,7 +195,7 @@ std::optional<std::vector<Job>> TablePlan::resolve(size_t index, Outcomes& outco
       const auto& best = outcomes[dependency.row].best;
       const auto same =
           std::find_if(best.begin(), best.end(), [&](const auto& run) { return run.job.seed == job.seed; });
-      TORCH_CHECK(same != best.end(), "[reproduce] '", row.variant, "' of '", table_.name, "' has seed ",
+      TORCH_CHECK(same != best.end(), "[TablePlan] '", row.variant, "' of '", table_.name, "' has seed ",
                   job.seed, " and takes weights from '", rows_[dependency.row].variant,
                   "', which has not; give both the same with `seeds`");
       job.settings["weights"] = same->job.settings.at("output");
@@ -213,10 +215,10 @@ TablePlan::Outcome TablePlan::outcome_of(std::vector<JobResult> results) {
   return outcome;
 }
 
-// As many, and as long, as they will be, whatever they take.
+// The jobs of a row before the values that it takes are known: as many, and as long, as they will be.
 std::vector<Job> TablePlan::expected_jobs(size_t row) const { return expand(rows_[row].recipe); }
 
-PlanCost TablePlan::cost(DataSizes& sizes) const {
+PlanCost TablePlan::cost(DataSizes& sizes) const try {
   PlanCost total{table_.name, {}, {}, {}, 0};
   Outcomes outcomes(rows_.size());  // as far as runs are finished
   for (const size_t i : order_) {
@@ -242,6 +244,8 @@ PlanCost TablePlan::cost(DataSizes& sizes) const {
     total.rows.emplace_back(rows_[i].variant, cost);
   }
   return total;
+} catch (...) {
+  rethrow_from("TablePlan::cost");
 }
 
 TrainOptions TablePlan::example() const {
@@ -265,7 +269,7 @@ bool TablePlan::run(DataSizes& sizes) {
   PlanContext so_far;
   for (;;) {
     std::vector<Job> jobs;
-    std::vector<std::pair<size_t, size_t>> parts;  // whose, and how many of the jobs
+    std::vector<std::pair<size_t, size_t>> parts;  // the index of a row, and how many of the jobs are its
     bool progress = false;
     for (const size_t i : order_) {
       if (outcomes_[i].done || !ready(i, outcomes_)) continue;

@@ -93,8 +93,7 @@ Dataset open_for(const GivenClassifier& given, const std::string& data_dir, cons
     return Dataset(data_dir, DatasetOptions().classes(load_class_list(class_list)));
   Dataset data(data_dir);
   if (features || (data.classes().empty() && class_list.empty())) return data;
-  const auto classes = classes_for(given, class_list, data, note);
-  return classes == data.classes() ? std::move(data) : Dataset(data_dir, DatasetOptions().classes(classes));
+  return data.with_classes(classes_for(given, class_list, data, note));
 }
 
 std::string to_csv(const std::vector<Predictions>& all, const std::vector<std::string>& classes) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <tuple>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/checkpoints/arithmetic.h"
@@ -39,11 +40,11 @@ Dataset::Part radius_part(const Dataset& data, const std::string& name) {
     if (part->split == "radius") found.push_back(part);
   }
   if (found.size() == 1) return found.front();
-  TORCH_CHECK(false, "[project] '", data.where(), "' has the parts ",
-              fmt::format("{}", fmt::join(data.titles(), ", ")), "; say which has radius data with `part`");
+  TORCH_CHECK(false, "'", data.where(), "' has the parts ", fmt::format("{}", fmt::join(data.titles(), ", ")),
+              "; say which has radius data with `part`");
 }
 
-/// Batches of radius data, one epoch after another.
+// Batches of radius data, one epoch after another.
 class HeldOutBatches {
  public:
   HeldOutBatches(const SampleSubset& subset, const Images& images, int64_t batch_size)
@@ -66,7 +67,7 @@ class HeldOutBatches {
         return *std::move(batch);
       }
     }
-    TORCH_CHECK(false, "[project] no image of the radius data could be read");
+    TORCH_CHECK(false, "[Projector::run] no image of the radius data could be read");
   }
 
   const std::vector<BadImage>& skipped() const { return loader_.skipped(); }
@@ -76,8 +77,14 @@ class HeldOutBatches {
   int64_t epoch_ = 0;
 };
 
-// The pre-trained values of the model's parameters. A head that has none, or of other classes, is left out.
-NamedTensors load_anchor(const ProjectOptions& args, const GivenClassifier& finetuned,
+// The pre-trained values of the model's parameters, and the checkpoint that has them.
+struct LoadedAnchor {
+  NamedTensors tensors;
+  Checkpoint checkpoint;
+};
+
+// A head that has no pre-trained values, or those of other classes, is left out.
+LoadedAnchor load_anchor(const ProjectOptions& args, const GivenClassifier& finetuned,
                          std::vector<std::string>& exclude, const Say& say) {
   const std::string model = keys::kModel.at(finetuned.loaded.metadata);
   const auto note = [&](const std::string& text) {
@@ -105,7 +112,7 @@ NamedTensors load_anchor(const ProjectOptions& args, const GivenClassifier& fine
                                weight->size(0), head.weight.size(0)));
     exclude.emplace_back("head.*");
   } else if (const auto classes =
-                 own ? keys::kClasses.of(Checkpoint(args.anchor).metadata()) : std::vector<std::string>();
+                 own ? keys::kClasses.of(loaded.checkpoint->metadata()) : std::vector<std::string>();
              !classes.empty() && !finetuned.classes.empty() && classes != finetuned.classes) {
     note("has a head of other classes, or in another order, so the fine-tuned one stays as it is");
     exclude.emplace_back("head.*");
@@ -113,7 +120,7 @@ NamedTensors load_anchor(const ProjectOptions& args, const GivenClassifier& fine
     note("has a head without a bias, so the fine-tuned bias stays as it is");
     exclude.emplace_back("head.bias");
   }
-  return anchor;
+  return {anchor, loaded.checkpoint.value()};
 }
 
 std::vector<double> distances(const Displacements& displacements) {
@@ -123,7 +130,7 @@ std::vector<double> distances(const Displacements& displacements) {
   return all;
 }
 
-// Of the tenth of the losses at either end.
+// The means of the first and of the last tenth of the losses.
 std::pair<double, double> ends_of(const std::vector<at::Tensor>& losses) {
   if (losses.empty()) return {NAN, NAN};
   const at::Tensor all = at::stack(losses).to(at::kCPU, at::kDouble);
@@ -169,7 +176,7 @@ Projected learn(Classifier& model, const NamedTensors& anchor, const TpgmOptions
   return result;
 }
 
-/// The files, which appear together at the end.
+// The files, which appear together at the end.
 class Outputs {
  public:
   Outputs(const std::vector<fs::path>& files, const NamedTensors& state, const Metadata& metadata,
@@ -208,10 +215,10 @@ Dataset::Part open_radius_data(const ProjectOptions& args, const GivenClassifier
     if (note) note(fmt::format("'{}': {}", named.where(), text));
   }
   classes = classes_for(finetuned, args.options.class_list, named, note);
-  const Dataset data(args.radius_data, DatasetOptions().classes(classes));
+  const Dataset data = named.with_classes(classes);
   const auto part = radius_part(data, args.part);
   for (int64_t i = 0; i < part->size(); ++i)
-    TORCH_CHECK(part->label(i) >= 0, "[project] '", printable(part->place(i), kMaxPath),
+    TORCH_CHECK(part->label(i) >= 0, "'", printable(part->place(i), kMaxPath),
                 "' has no label; radii are learned from labelled images");
   return part;
 }
@@ -237,12 +244,15 @@ struct Projector::Impl {
   Classifier& model() const { return *finetuned.loaded.model; }
 };
 
-Projector::Projector(ProjectOptions options, c10::Device device, const Say& note)
+Projector::Projector(ProjectOptions options, c10::Device device, const Say& note) try
     : impl_(std::make_unique<Impl>()) {
   auto& my = *impl_;
   my.finetuned = open_classifier(options.options.model, options.checkpoint, options.head, note);
+  const auto& finetuned = my.finetuned.loaded.checkpoint;
+  TORCH_CHECK(finetuned, "`checkpoint` is needed: the fine-tuned weights");
   auto exclude = options.tpgm.exclude();
-  my.anchor = load_anchor(options, my.finetuned, exclude, note);
+  const auto anchor = load_anchor(options, my.finetuned, exclude, note);
+  my.anchor = anchor.tensors;
   options.tpgm.every(kEnd).exclude(exclude);
   std::vector<std::string> classes;
   my.part = open_radius_data(options, my.finetuned, classes, note);
@@ -252,13 +262,14 @@ Projector::Projector(ProjectOptions options, c10::Device device, const Say& note
   my.batches = std::make_unique<HeldOutBatches>(all_of(my.part), images, options.radius_batch_size);
   for (const auto& item : state_dict(my.model())) my.start.insert(item.key(), item.value().cpu().clone());
 
-  const Checkpoint pre(options.anchor), ft(options.checkpoint);
-  Provenance provenance({&pre, &ft});
+  Provenance provenance({&anchor.checkpoint, &*finetuned});
   provenance.start();
   my.metadata = provenance.wait();
   for (const auto& [key, value] : my.finetuned.loaded.metadata) my.metadata[key] = value;
   keys::kClasses.set(my.metadata, classes);
   my.options = std::move(options);
+} catch (...) {
+  rethrow_from("Projector");
 }
 
 Projector::~Projector() = default;

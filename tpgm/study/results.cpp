@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
@@ -53,7 +55,7 @@ std::vector<Score> scores_of(const std::vector<RunResult>& results) {
       const auto& test = result.tests[i];
       if (&result == &results.front()) scores.push_back({test.name, test.id, {}});
       TORCH_CHECK(i < scores.size() && scores[i].test == test.name,
-                  "[results] runs of one row were tested on different data");
+                  "[scores_of] runs of one row were tested on different data");
       scores[i].values.push_back(test.top1);
     }
   }
@@ -61,12 +63,12 @@ std::vector<Score> scores_of(const std::vector<RunResult>& results) {
 }
 
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
-                    const std::vector<std::pair<std::string, std::string>>& titles, size_t reference) {
+                    const std::vector<std::pair<std::string, std::string>>& titles, size_t reference) try {
   Table table;
   table.caption = caption;
   const auto first =
       std::find_if(rows.begin(), rows.end(), [](const auto& row) { return !row.scores.empty(); });
-  TORCH_CHECK(first != rows.end(), "[results] no row has any numbers");
+  TORCH_CHECK(first != rows.end(), "no row has any numbers");
   std::vector<size_t> order;  // in distribution first
   for (const bool id : {true, false}) {
     for (size_t i = 0; i < first->scores.size(); ++i) {
@@ -105,10 +107,10 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
   for (const auto& row : rows) {
     std::vector<std::string> cells = {row.name};
     auto& values = numbers.emplace_back();
-    TORCH_CHECK(row.scores.empty() || row.scores.size() == order.size(), "[results] '", row.name,
+    TORCH_CHECK(row.scores.empty() || row.scores.size() == order.size(), "'", row.name,
                 "' was tested on other data than '", first->name, "'");
     for (const size_t i : order) {
-      TORCH_CHECK(row.scores.empty() || row.scores[i].test == first->scores[i].test, "[results] '", row.name,
+      TORCH_CHECK(row.scores.empty() || row.scores[i].test == first->scores[i].test, "'", row.name,
                   "' was tested on other data than '", first->name, "'");
       cells.push_back(row.scores.empty() ? "failed" : with_deviation(row.scores[i]));
       values.push_back(row.scores.empty() ? kNone : row.scores[i].mean());
@@ -132,6 +134,8 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
     }
   }
   return table;
+} catch (...) {
+  rethrow_from("results_table");
 }
 
 }  // namespace tpgm

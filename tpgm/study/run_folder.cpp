@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors.h"
@@ -34,7 +35,7 @@ std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Lines that are appended, each as a whole.
+// Lines that are appended, each as a whole.
 class AppendedFile {
  public:
   AppendedFile(fs::path path, int64_t size) : path_(std::move(path)) {
@@ -67,12 +68,12 @@ class AppendedFile {
 
 }  // namespace
 
-/// Two processes must not write to one run. Goes with the process, however that ends.
+// Two processes must not write to one run. Goes with the process, however that ends.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
     TORCH_CHECK(descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0,
-                "[train] another process is at work in '", folder.string(), "'");
+                "another process is at work in '", folder.string(), "'");
   }
   ~FolderLock() { ::close(descriptor_); }
   FolderLock(const FolderLock&) = delete;
@@ -112,30 +113,31 @@ RunFolder::RunFolder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RunFolder::RunFolder(RunFolder&&) noexcept = default;
 RunFolder::~RunFolder() = default;
 
-void RunFolder::check_new(const fs::path& path) {
+void RunFolder::check_new(const fs::path& path) try {
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  TORCH_CHECK(fs::is_directory(path), "[train] `output` '", path.string(), "' is a file");
+  TORCH_CHECK(fs::is_directory(path), "`output` '", path.string(), "' is a file");
   if (is_run(path)) {
-    TORCH_CHECK(!is_finished(path), "[train] `output` '", path.string(),
+    TORCH_CHECK(!is_finished(path), "`output` '", path.string(),
                 "' holds a finished run; take another folder");
-    TORCH_CHECK(false, "[train] `output` '", path.string(),
-                "' holds an unfinished run: continue it with `resume` ", path.string(),
-                ", or take another folder");
+    TORCH_CHECK(false, "`output` '", path.string(),
+                "' holds an unfinished run; resume that run, or take another folder");
   }
   // A run that was killed while it was being made leaves an environment and no recipe.
   const bool empty =
       std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
                   [](const auto& entry) { return entry.path().filename() == "environment.json"; });
-  TORCH_CHECK(empty, "[train] `output` '", path.string(), "' is not empty; take another folder");
+  TORCH_CHECK(empty, "`output` '", path.string(), "' is not empty; take another folder");
+} catch (...) {
+  rethrow_from("RunFolder::check_new");
 }
 
 RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
-                            const RunEnvironment& environment) {
+                            const RunEnvironment& environment) try {
   check_new(path);
   std::error_code error;
   fs::create_directories(path, error);
-  TORCH_CHECK(!error, "[train] `output`: cannot make '", path.string(), "': ", error.message());
+  TORCH_CHECK(!error, "`output`: cannot make '", path.string(), "': ", error.message());
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
@@ -143,15 +145,19 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
   write_file(recipe_of(path), to_toml(options));
   impl->open_logs(0, 0, 0);
   return RunFolder(std::move(impl));
+} catch (...) {
+  rethrow_from("RunFolder::create");
 }
 
-RunFolder RunFolder::open(const fs::path& path) {
-  TORCH_CHECK(is_run(path), "[train] `resume` '", path.string(), "' is no run folder: it has no recipe.toml");
+RunFolder RunFolder::open(const fs::path& path) try {
+  TORCH_CHECK(is_run(path), "'", path.string(), "' is no run folder: it has no recipe.toml");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  TORCH_CHECK(!is_finished(path), "[train] `resume` '", path.string(), "': the run is finished");
+  TORCH_CHECK(!is_finished(path), "'", path.string(), "' cannot be resumed: the run is finished");
   return RunFolder(std::move(impl));
+} catch (...) {
+  rethrow_from("RunFolder::open");
 }
 
 const fs::path& RunFolder::path() const { return impl_->path; }
@@ -225,7 +231,7 @@ void RunFolder::save_state(const NamedTensors& tensors, Json numbers) {
   save_safetensors(tensors, state_path(), metadata);
 }
 
-std::optional<RunFolder::State> RunFolder::load_state() {
+std::optional<RunFolder::State> RunFolder::load_state() try {
   const fs::path file = state_path();
   if (!fs::exists(file)) {
     impl_->open_logs(0, 0, 0);
@@ -234,7 +240,7 @@ std::optional<RunFolder::State> RunFolder::load_state() {
   const SafetensorsFile opened(file);
   State state;
   state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
-  TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "[train] '", file.string(),
+  TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "'", file.string(),
               "' is no state of a run");
   state.tensors = opened.tensors();
   impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
@@ -251,6 +257,8 @@ std::optional<RunFolder::State> RunFolder::load_state() {
     impl_->radii = *std::move(saved);
   }
   return state;
+} catch (...) {
+  rethrow_from("RunFolder::load_state");
 }
 
 void RunFolder::finish(const Json& result) {

@@ -24,7 +24,7 @@ namespace tpgm {
 ///                           and "radius_steps" (the radius step of finish(); null: during training)
 ///     last.safetensors      the weights of the last epoch
 ///     best.safetensors      the weights of the best epoch on selection data; at the end, the result
-///     predictions.safetensors  the predicted classes of the tests, see save_predictions()
+///     predictions.safetensors  the predicted classes of the tests, see RunPredictions
 ///     resume.safetensors    the state to resume from
 ///     result.json           the tests; exists once the run is finished
 ///

@@ -11,10 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/base/version.h"
 #include "tpgm/io/file.h"
+#include "tpgm/io/metadata.h"
+#include "tpgm/io/safetensors.h"
 
 namespace tpgm {
 namespace {
@@ -25,7 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 [[noreturn]] void damaged(const fs::path& file, const char* why) {
-  TORCH_CHECK(false, "[run] '", printable(file.string(), kMaxPath), "' is damaged: ", why);
+  TORCH_CHECK(false, "'", printable(file.string(), kMaxPath), "' is damaged: ", why);
 }
 
 // Nothing without a file. What is wrong with its text as JSON, or with the fields that `parse` asks for, is
@@ -36,7 +39,7 @@ auto read_json(const fs::path& file, const char* without_fields,
   const auto text = read_text(file);
   if (!text) {
     std::error_code error;
-    TORCH_CHECK(!fs::exists(file, error), "[run] cannot read '", printable(file.string(), kMaxPath), "'");
+    TORCH_CHECK(!fs::exists(file, error), "cannot read '", printable(file.string(), kMaxPath), "'");
     return std::nullopt;
   }
   const auto json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -93,7 +96,7 @@ bool is_finished(const fs::path& run) {
   return fs::exists(result_of(run), ignored);
 }
 
-std::optional<RunResult> read_result(const fs::path& run) {
+std::optional<RunResult> read_result(const fs::path& run) try {
   return read_json(result_of(run), "it has no tests", [](const Json& json) {
     RunResult result;
     for (const auto& test : json.at("tests"))
@@ -106,9 +109,11 @@ std::optional<RunResult> read_result(const fs::path& run) {
     result.json = dump(json, 2);
     return result;
   });
+} catch (...) {
+  rethrow_from("read_result");
 }
 
-std::optional<RadiusHistory> read_radii(const fs::path& run) {
+std::optional<RadiusHistory> read_radii(const fs::path& run) try {
   return read_json(run / "radii.json", "it has no radii of each tensor", [](const Json& json) {
     RadiusHistory history{json.at("names").get<std::vector<std::string>>(), {}};
     const auto& steps = json.at("steps");
@@ -123,6 +128,23 @@ std::optional<RadiusHistory> read_radii(const fs::path& run) {
     }
     return history;
   });
+} catch (...) {
+  rethrow_from("read_radii");
+}
+
+std::optional<RunPredictions> read_predictions(const fs::path& run) try {
+  const fs::path file = predictions_of(run), weights = weights_of(run);
+  std::error_code error;
+  if (!fs::exists(file, error) || !fs::exists(weights, error)) return std::nullopt;
+  RunPredictions predictions{keys::kClasses.of(SafetensorsFile(weights).metadata()),
+                             SafetensorsFile(file).tensors()};
+  for (const auto& item : predictions.tests) {
+    if (item.value().scalar_type() != at::kInt || item.value().dim() != 1)
+      damaged(file, "it has no int32 class for each image of a test");
+  }
+  return predictions;
+} catch (...) {
+  rethrow_from("read_predictions");
 }
 
 std::optional<RunEnvironment> read_environment(const fs::path& run) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/io/named_tensors.h"
+
 namespace tpgm {
 
 /// environment.json: the versions, command and machine of a run. Empty if an older version did not write it.
@@ -22,7 +24,8 @@ struct RunEnvironment {
   static RunEnvironment here(c10::Device device, std::string command);
 };
 
-/// A test of result.json.
+/// A test of result.json. The words "pictures" and "right" as keys of our JSON and CSV files are their format,
+/// which older versions and users' scripts know, and stay.
 struct RunTest {
   std::string name;
   bool id = false;                                         ///< in-distribution
@@ -64,8 +67,18 @@ struct EpochHistory {
   std::string csv;  ///< the text of the file; equal for runs that were trained alike
 };
 
-/// Files of the run in the folder that other code opens: the effective recipe; the result of a finished run; the weights of the best epoch,
-/// which are the result once the run is finished; those of the last epoch; the predicted classes of the tests.
+/// predictions.safetensors: the predicted classes of the tests.
+struct RunPredictions {
+  /// The class names in the order of the head, from the metadata of weights_of(); empty if it has none.
+  std::vector<std::string> classes;
+  /// By the name of each test: int32 [images], in the order of the subset of the test; −1 for unreadable
+  /// images.
+  NamedTensors tests;
+};
+
+/// Files of the run in the folder that other code opens: the effective recipe; the result of a finished run;
+/// the weights of the best epoch, which are the result once the run is finished; those of the last epoch; the
+/// predicted classes of the tests.
 std::filesystem::path recipe_of(const std::filesystem::path& run);
 std::filesystem::path result_of(const std::filesystem::path& run);
 std::filesystem::path weights_of(const std::filesystem::path& run);
@@ -81,6 +94,8 @@ bool is_finished(const std::filesystem::path& run);
 /// it is damaged.
 std::optional<RunResult> read_result(const std::filesystem::path& run);
 std::optional<RadiusHistory> read_radii(const std::filesystem::path& run);
+/// Empty also if the weights do not exist, because the classes are in their metadata.
+std::optional<RunPredictions> read_predictions(const std::filesystem::path& run);
 /// Damaged files are treated as missing, because no result depends on these two.
 std::optional<RunEnvironment> read_environment(const std::filesystem::path& run);
 EpochHistory read_epochs(const std::filesystem::path& run);

@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
@@ -40,7 +41,7 @@ void find_runs(const fs::path& folder, std::vector<fs::path>& found) {
     std::error_code ignored;
     if (entry->is_directory(ignored) && !entry->is_symlink(ignored)) below.push_back(entry->path());
   }
-  TORCH_CHECK(!error, "[report] cannot read '", shown(folder), "': ", error.message());
+  TORCH_CHECK(!error, "cannot read '", shown(folder), "': ", error.message());
   std::sort(below.begin(), below.end(),
             [](const auto& a, const auto& b) { return natural_less(a.string(), b.string()); });
   for (const auto& each : below) find_runs(each, found);
@@ -51,12 +52,12 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
   std::set<fs::path> seen;
   for (const auto& path : paths) {
     std::error_code error;
-    TORCH_CHECK(fs::exists(path, error), "[report] there is no '", shown(path), "'");
-    TORCH_CHECK(fs::is_directory(path, error), "[report] '", shown(path),
+    TORCH_CHECK(fs::exists(path, error), "there is no '", shown(path), "'");
+    TORCH_CHECK(fs::is_directory(path, error), "'", shown(path),
                 "' is a file; give the folder of a run, or one with runs in it");
     std::vector<fs::path> found;
     find_runs(path, found);
-    TORCH_CHECK(!found.empty(), "[report] '", shown(path),
+    TORCH_CHECK(!found.empty(), "'", shown(path),
                 "' is no run and has none below it: no folder there has a recipe.toml");
     for (const auto& run : found) {
       if (seen.insert(fs::weakly_canonical(run)).second) all.push_back(run);
@@ -191,7 +192,7 @@ void tell_apart(const std::vector<ReportRow*>& rows) {
 FinishedRun load_run(const fs::path& path, const RunResult& result) {
   FinishedRun run{path, options_of(path), result};
   for (const auto& test : result.tests)
-    TORCH_CHECK(std::isfinite(test.top1), "[report] '", shown(path), "': no image of a test could be read");
+    TORCH_CHECK(std::isfinite(test.top1), "'", shown(path), "': no image of a test could be read");
   return run;
 }
 
@@ -216,13 +217,13 @@ void order_tests(FinishedRun& run, const FinishedRun& first) {
   std::vector<std::string> theirs, ours;
   for (const auto& test : wanted) theirs.push_back(test_text(test));
   for (const auto& test : tests) ours.push_back(test_text(test));
-  TORCH_CHECK(false, "[report] '", shown(first.path), "' and '", shown(run.path),
+  TORCH_CHECK(false, "'", shown(first.path), "' and '", shown(run.path),
               "' were tested on different data, or over different classes: ",
               fmt::format("{}", fmt::join(theirs, ", ")), "; and ", fmt::format("{}", fmt::join(ours, ", ")),
               ". Report on them apart");
 }
 
-// A run that others began from, such as a pre-training, is no row beside them.
+// A run that other runs started from, such as a pre-training, is left out.
 void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>& notes) {
   std::set<fs::path> anchors;
   for (const auto& run : runs) {
@@ -234,7 +235,7 @@ void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>&
   };
   for (const auto& run : runs) {
     if (is_anchor(run))
-      notes.push_back(fmt::format("'{}' is no row: it is what others began from", shown(run.path)));
+      notes.push_back(fmt::format("'{}' is left out: other runs started from it", shown(run.path)));
   }
   std::erase_if(runs, is_anchor);
 }
@@ -258,7 +259,7 @@ double method_number(const TrainOptions& options, const std::string& key) {
 
 Settings identity_settings(const TrainOptions& options) { return identity_of(options, 0); }
 
-RunSet load_runs(const std::vector<fs::path>& paths) {
+RunSet load_runs(const std::vector<fs::path>& paths) try {
   RunSet set;
   std::vector<FinishedRun> runs;
   for (const auto& path : all_runs(paths)) {
@@ -268,8 +269,9 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
       set.unfinished.push_back(path);
     }
   }
-  TORCH_CHECK(!runs.empty(), "[report] none of the runs is finished; resume them with tpgm train `resume` ",
-              set.unfinished.empty() ? "RUN" : shown(set.unfinished.front()));
+  TORCH_CHECK(
+      !runs.empty(), "none of the runs is finished",
+      set.unfinished.empty() ? "" : fmt::format("; resume '{}' first", shown(set.unfinished.front())));
 
   leave_out_anchors(runs, set.notes);
   std::map<Settings, size_t> places;
@@ -304,6 +306,8 @@ RunSet load_runs(const std::vector<fs::path>& paths) {
   const auto rows = summary_rows(set);
   if (const auto* ft = chosen(rows, RowKind::kFt)) set.reference = static_cast<size_t>(ft - rows.data());
   return set;
+} catch (...) {
+  rethrow_from("load_runs");
 }
 
 std::vector<SummaryRow> summary_rows(const RunSet& runs) {

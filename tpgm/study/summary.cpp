@@ -14,7 +14,7 @@ namespace {
 
 size_t seeds_of(const SummaryRow& row) { return row.scores.empty() ? 0 : row.scores.front().values.size(); }
 
-/// What is noise in a difference of two rows.
+// What is noise in a difference of two rows.
 class Noise {
  public:
   explicit Noise(const std::vector<SummaryRow>& rows) {
@@ -27,8 +27,8 @@ class Noise {
       }
     }
   }
-  /// Two standard errors of the difference. With one seed, of the least certain rows: one level, that can be
-  /// said in a sentence.
+  // Two standard errors of the difference. With one seed, of the least certain rows: one level, that can be
+  // said in a sentence.
   double level(const Average& a, const Average& b, bool id) const {
     return 2 * (most_ > 1 ? std::hypot(a.error, b.error) : std::sqrt(2.0) * error_[id]);
   }
@@ -54,7 +54,7 @@ class Noise {
   std::array<double, 2> error_{};  // the largest; out of distribution and in it
 };
 
-/// A row's average on one kind of tests beside another's.
+// A row's average on one kind of tests beside another's.
 struct Difference {
   bool id = true;
   double before = 0, after = 0, noise = 0;
@@ -68,7 +68,7 @@ struct Difference {
   std::string size() const { return fmt::format("{:.1f}", std::abs(points())); }
 };
 
-/// In distribution and out of it, as far as there are tests.
+// The differences in distribution and out of distribution, as far as there are tests.
 std::vector<Difference> differences(const SummaryRow& from, const SummaryRow& to, const Noise& noise) {
   std::vector<Difference> found;
   for (const bool id : {true, false}) {
@@ -114,9 +114,9 @@ std::string accuracies(const SummaryRow& row, bool in_full) {
 std::string compared_text(const std::vector<Difference>& all, const std::string& name) {
   const auto mark = [](const Difference& d) { return d.is_noise() ? " (within noise)" : ""; };
   const auto side = [](const Difference& d) { return d.up() ? "above" : "below"; };
-  const auto alone = [&](const Difference& d, const std::string& whom) {
-    return d.none() ? fmt::format("level with {}", whom)
-                    : fmt::format("{} points {} {}{}", d.size(), side(d), whom, mark(d));
+  const auto alone = [&](const Difference& d, const std::string& other) {
+    return d.none() ? fmt::format("level with {}", other)
+                    : fmt::format("{} points {} {}{}", d.size(), side(d), other, mark(d));
   };
   if (all.size() < 2) return all.empty() ? "" : alone(all[0], name);
   const auto &in = all[0], &out = all[1];
@@ -142,7 +142,7 @@ const SummaryRow* best(const std::vector<SummaryRow>& rows, bool id) {
   return found;
 }
 
-/// A point of WISE's curve, and why that.
+// A point of WISE's curve, and why that.
 struct Rival {
   const SummaryRow* row = nullptr;
   std::string which;

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/error_text.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
@@ -32,17 +33,17 @@ struct Axis {
 Axis parse_axis(const std::string& entry) {
   Axis axis{option_key(entry.substr(0, entry.find('='))), {}};
   const size_t at = entry.find('=');
-  TORCH_CHECK(at != std::string::npos && at > 0, "[sweep] '", printable(entry),
+  TORCH_CHECK(at != std::string::npos && at > 0, "'", printable(entry),
               "': a sweep is KEY=VALUE,VALUE, such as lr=1e-3,1e-2");
-  from_text("[sweep] " + axis.key, entry.substr(at + 1), axis.values);
+  from_text(axis.key, entry.substr(at + 1), axis.values);
   const auto known = option_keys();
-  TORCH_CHECK(std::find(known.begin(), known.end(), axis.key) != known.end(), "[sweep] no option '",
+  TORCH_CHECK(std::find(known.begin(), known.end(), axis.key) != known.end(), "no option '",
               printable(axis.key), "'; did you mean '", nearest(axis.key, known), "'?");
-  TORCH_CHECK(axis.key != "seed", "[sweep] seed: give seeds with `seeds` ", entry.substr(at + 1));
-  TORCH_CHECK(axis.key != "output", "[sweep] output: each run has a folder of its own below it");
+  TORCH_CHECK(axis.key != "seed", "seed: give seeds with `seeds` ", entry.substr(at + 1));
+  TORCH_CHECK(axis.key != "output", "output: each run has a folder of its own below it");
   const std::set<std::string> different(axis.values.begin(), axis.values.end());
-  TORCH_CHECK(!axis.values.empty() && different.size() == axis.values.size() && !different.contains(""),
-              "[sweep] '", printable(entry), "': a value is empty or there twice, or there is none");
+  TORCH_CHECK(!axis.values.empty() && different.size() == axis.values.size() && !different.contains(""), "'",
+              printable(entry), "': a value is empty or there twice, or there is none");
   return axis;
 }
 
@@ -63,7 +64,7 @@ TrainOptions check_options(const Job& job) {
     return make_options(job.settings);
   } catch (const c10::Error& error) {
     const bool methods = job.swept.contains("method");
-    TORCH_CHECK(false, "[sweep] ", job.name, ": ", error_text(error),
+    TORCH_CHECK(false, job.name, ": ", error_text(error),
                 methods ? "; sweep methods that differ in options in commands of their own" : "");
   }
 }
@@ -163,22 +164,22 @@ void write_table(const SweepResult& result, const fs::path& folder) {
 
 }  // namespace
 
-std::vector<Job> expand(const Recipe& recipe) {
+std::vector<Job> expand(const Recipe& recipe) try {
   Settings common = recipe.settings;
   TORCH_CHECK(common.contains("output") && !common["output"].empty(),
-              "[sweep] `output` is required: the folder in which each run has one");
+              "`output` is required: the folder in which each run has one");
   make_absolute(common);
   const fs::path folder = common["output"];
   std::vector<Axis> axes;
   for (const auto& entry : recipe.sweep) {
     axes.push_back(parse_axis(entry));
     for (size_t i = 0; i + 1 < axes.size(); ++i)
-      TORCH_CHECK(axes[i].key != axes.back().key, "[sweep] '", axes[i].key, "' is swept twice");
+      TORCH_CHECK(axes[i].key != axes.back().key, "'", axes[i].key, "' is swept twice");
   }
   auto seeds = recipe.seeds;
   if (seeds.empty()) seeds.push_back(common.contains("seed") ? common["seed"] : "0");
   TORCH_CHECK(std::set<std::string>(seeds.begin(), seeds.end()).size() == seeds.size(),
-              "[sweep] a seed is there twice");
+              "a seed is there twice");
 
   std::vector<Job> jobs = {{"", common, {}, ""}};
   for (const auto& axis : axes) {
@@ -202,23 +203,26 @@ std::vector<Job> expand(const Recipe& recipe) {
       one.seed = one.settings["seed"] = seed;
       one.settings["output"] = (folder / file_name(one.name)).string();
       make_absolute(one.settings);
-      TORCH_CHECK(folders.insert(one.settings["output"]).second, "[sweep] two runs would be called '",
-                  one.name, "'");
+      TORCH_CHECK(folders.insert(one.settings["output"]).second, "two runs would be called '", one.name, "'");
       check_options(one);
     }
   }
   return all;
+} catch (...) {
+  rethrow_from("expand");
 }
 
-void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes) {
+void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes) try {
   std::map<std::string, const Job*> first;  // of a method
   for (const auto& job : jobs) {
     const auto options = make_options(job.settings);
     const auto* other = first.try_emplace(options.method, &job).first->second;
     if (other->swept == job.swept) continue;
-    TORCH_CHECK(sizes.of(options).selection > 0, "[sweep] there are no selection data to choose between ",
+    TORCH_CHECK(sizes.of(options).selection > 0, "there are no selection data to choose between ",
                 other->name, " and ", job.name, " by; a larger `selection-fraction` holds some out");
   }
+} catch (...) {
+  rethrow_from("check_choosable");
 }
 
 double mean_selection(const std::vector<JobResult>& group) {
@@ -229,7 +233,7 @@ double mean_selection(const std::vector<JobResult>& group) {
   return sum / static_cast<double>(group.size());
 }
 
-std::vector<JobResult> best_of(const std::vector<JobResult>& results) {
+std::vector<JobResult> best_of(const std::vector<JobResult>& results) try {
   std::vector<std::vector<JobResult>> groups;
   for (const auto& result : results) {
     const auto same = [&](const auto& group) { return group.front().job.swept == result.job.swept; };
@@ -245,11 +249,13 @@ std::vector<JobResult> best_of(const std::vector<JobResult>& results) {
   const std::vector<JobResult>* best = nullptr;
   for (const auto& group : groups) {
     const double mean = mean_selection(group);
-    TORCH_CHECK(std::isfinite(mean), "[sweep] '", group.front().job.name,
+    TORCH_CHECK(std::isfinite(mean), "'", group.front().job.name,
                 "' has no accuracy on selection data to choose by; `selection-fraction` 0.1 holds some out");
     if (best == nullptr || mean > mean_selection(*best)) best = &group;
   }
   return *best;
+} catch (...) {
+  rethrow_from("best_of");
 }
 
 std::string chosen_text(const Settings& swept) {

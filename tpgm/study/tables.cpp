@@ -9,6 +9,7 @@
 #include <fstream>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
@@ -57,8 +58,7 @@ std::optional<PaperNumber> parse_cell(const std::string& text, const std::string
     deviation = parse_number<double>(trimmed(text.substr(at + 1, text.size() - at - 2)));
     fine = fine && deviation.has_value();
   }
-  TORCH_CHECK(fine, "[reproduce] ", where, ": '", printable(text),
-              "' is no number; expected 80.93, 80.93 (0.08) or nothing");
+  TORCH_CHECK(fine, where, ": '", printable(text), "' is no number; expected 80.93, 80.93 (0.08) or nothing");
   return PaperNumber{*mean, deviation};
 }
 
@@ -71,7 +71,7 @@ Recipe recipe_named(const std::string& variant, const fs::path& folder, const st
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (entry.path().extension() == ".toml") stems.push_back(entry.path().stem().string());
     }
-    TORCH_CHECK(false, "[reproduce] ", where, ": no recipe '", printable(file.filename().string()), "'",
+    TORCH_CHECK(false, where, ": no recipe '", printable(file.filename().string()), "'",
                 stems.empty() ? "" : "; did you mean '" + nearest(variant.substr(0, colon), stems) + "'?");
   }
   Recipe recipe = load_recipe(file);
@@ -81,8 +81,7 @@ Recipe recipe_named(const std::string& variant, const fs::path& folder, const st
   from_text(where, variant.substr(colon + 1), pairs);
   for (const auto& pair : pairs) {
     const size_t at = pair.find('=');
-    TORCH_CHECK(at != std::string::npos && at > 0, "[reproduce] ", where, ": '", printable(pair),
-                "': expected KEY=VALUE");
+    TORCH_CHECK(at != std::string::npos && at > 0, where, ": '", printable(pair), "': expected KEY=VALUE");
     std::string key = pair.substr(0, at);
     std::replace(key.begin(), key.end(), '_', '-');
     other[key] = pair.substr(at + 1);
@@ -123,10 +122,10 @@ std::string about_recipe(const fs::path& file) {
 
 }  // namespace
 
-PaperTable load_table(const fs::path& folder, const std::string& name) {
+PaperTable load_table(const fs::path& folder, const std::string& name) try {
   const fs::path file = folder / kPaper;
   std::ifstream stream(file);
-  TORCH_CHECK(stream, "[reproduce] cannot read '", file.string(), "'");
+  TORCH_CHECK(stream, "cannot read '", file.string(), "'");
   PaperTable table;
   table.name = name;
   int number = 0;
@@ -137,30 +136,31 @@ PaperTable load_table(const fs::path& folder, const std::string& name) {
     const auto where = fmt::format("'{}' line {}", file.string(), number);
     const auto fields = csv_fields(line);
     if (header) {
-      TORCH_CHECK(fields.size() >= 2 && fields[0] == "row" && fields[1] == "recipe", "[reproduce] ", where,
+      TORCH_CHECK(fields.size() >= 2 && fields[0] == "row" && fields[1] == "recipe", where,
                   ": expected row,recipe,TEST=TITLE,...");
       for (size_t i = 2; i < fields.size(); ++i) {
         const size_t at = fields[i].find('=');
         const auto test = fields[i].substr(0, at);
         TORCH_CHECK(!test.empty() && std::none_of(table.tests.begin(), table.tests.end(),
                                                   [&](const auto& other) { return other.first == test; }),
-                    "[reproduce] ", where, ": a test without a name, or there twice");
+                    where, ": a test without a name, or there twice");
         table.tests.emplace_back(test, at == std::string::npos ? test : fields[i].substr(at + 1));
       }
       header = false;
       continue;
     }
-    TORCH_CHECK(fields.size() == table.tests.size() + 2, "[reproduce] ", where, ": ", fields.size(),
-                " fields under ", table.tests.size() + 2,
+    TORCH_CHECK(fields.size() == table.tests.size() + 2, where, ": ", fields.size(), " fields under ",
+                table.tests.size() + 2,
                 " columns; put a recipe with several options in quotes: \"tpgm:mu=0.1,norm=l2\"");
-    TORCH_CHECK(!fields[0].empty() && !fields[1].empty(), "[reproduce] ", where,
-                ": a row needs a label and a recipe");
+    TORCH_CHECK(!fields[0].empty() && !fields[1].empty(), where, ": a row needs a label and a recipe");
     PaperRow row{fields[0], fields[1], recipe_named(fields[1], folder, where), {}};
     for (size_t i = 2; i < fields.size(); ++i) row.numbers.push_back(parse_cell(fields[i], where));
     table.rows.push_back(std::move(row));
   }
-  TORCH_CHECK(!table.rows.empty(), "[reproduce] '", file.string(), "' has no rows");
+  TORCH_CHECK(!table.rows.empty(), "'", file.string(), "' has no rows");
   return table;
+} catch (...) {
+  rethrow_from("load_table");
 }
 
 std::vector<TableFolder> tables_below(const fs::path& path, const std::string& name) {
@@ -180,7 +180,7 @@ std::vector<TableFolder> tables_below(const fs::path& path, const std::string& n
 }
 
 std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
-                                     const std::vector<fs::path>& roots) {
+                                     const std::vector<fs::path>& roots) try {
   std::vector<TableFolder> found;
   for (const auto& name : names) {
     std::vector<TableFolder> tables;
@@ -199,18 +199,20 @@ std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
         if (!is_folder(root / "tables")) continue;
         for (const auto& table : tables_below(root / "tables", "")) known.push_back(table.name);
       }
-      TORCH_CHECK(false, "[reproduce] no table '", printable(name), "': ",
+      TORCH_CHECK(false, "no table '", printable(name), "': ",
                   known.empty() ? "no recipes were found; `recipes` says where they are"
                                 : "did you mean '" + nearest(name, known) +
                                       "'? tpgm list recipes has them all; a folder needs a paper.csv");
     }
     for (auto& table : tables) {
       for (const auto& other : found)
-        TORCH_CHECK(other.name != table.name, "[reproduce] two tables are called '", table.name, "'");
+        TORCH_CHECK(other.name != table.name, "two tables are called '", table.name, "'");
       found.push_back(std::move(table));
     }
   }
   return found;
+} catch (...) {
+  rethrow_from("find_tables");
 }
 
 std::vector<RecipeInfo> list_recipes(const fs::path& root) {

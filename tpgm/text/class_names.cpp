@@ -114,7 +114,7 @@ std::vector<std::string> load_class_names(const std::filesystem::path& path) try
   const bool is_json = text.starts_with('[') || text.starts_with('{');
   if (is_json) {
     const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    TORCH_CHECK(!json.is_discarded(), "'", path.string(), "' begins as JSON and is none");
+    TORCH_CHECK(!json.is_discarded(), "'", path.string(), "' begins like JSON but is not JSON");
     names = names_in(json, path.string());
   } else {
     names = lines_of(text_of(file));

@@ -1,4 +1,4 @@
-// Class names and the sentences around them, as users have them in files.
+// Reads class names and templates (sentences with a place for the name) from files.
 #pragma once
 
 #include <filesystem>

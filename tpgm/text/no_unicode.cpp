@@ -1,4 +1,4 @@
-// In the place of unicode.cpp where utf8proc is not installed.
+// Replaces unicode.cpp in a build without utf8proc.
 #include <c10/util/Exception.h>
 
 #include "tpgm/text/unicode.h"

@@ -1,4 +1,4 @@
-// Words from text, then ids from words.
+// Splits text into words, and encodes words as ids.
 #include "tpgm/text/tokenizer.h"
 
 #include <ATen/ops/full.h>
@@ -37,7 +37,7 @@ class AddedTokens {
     if (first == first_.end() || *first != content.front()) first_.insert(first, content.front());
   }
 
-  /// Calls between(text) and token(id) in the order of the text, until one of them returns false.
+  // Calls between(text) and token(id) in the order of the text, until one of them returns false.
   template <typename Between, typename Token>
   bool split(std::u32string_view text, const Between& between, const Token& token) const {
     size_t begin = 0;
@@ -55,7 +55,7 @@ class AddedTokens {
   }
 
  private:
-  // Of the token that `text` begins with; 0 if with none.
+  // The size of the token that `text` begins with; 0 if it begins with none.
   size_t size_at(std::u32string_view text) const {
     if (!std::binary_search(first_.begin(), first_.end(), text.front())) return 0;
     const auto size = std::find_if(sizes_.begin(), sizes_.end(), [&](size_t size) {

@@ -1,4 +1,4 @@
-// Unicode by utf8proc, save where it would be slow on text made for it, or stop at bytes that are no UTF-8.
+// Unicode by utf8proc, except where it would be slow on hostile text or stop at bytes that are not UTF-8.
 #include "tpgm/text/unicode.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,4 @@
-// What Unicode says of characters, for the tokenizer: on the tables of utf8proc.
+// Decodes, classifies and normalizes Unicode characters for the tokenizer, with the tables of utf8proc.
 //
 // A build without utf8proc throws in require_unicode (no_unicode.cpp), and nothing else here may be called.
 #pragma once

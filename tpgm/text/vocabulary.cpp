@@ -1,4 +1,4 @@
-// Lists of merges, gzip, and which file is which; JSON has a file of its own.
+// Reads lists of merges, unpacks gzip and tells the types of files apart; vocabulary_json.cpp reads JSON.
 #include "tpgm/text/vocabulary.h"
 
 #include <c10/util/Exception.h>

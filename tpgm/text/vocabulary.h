@@ -1,4 +1,4 @@
-// What CLIP's tokenizer is made of, tokens, ids and merges, and the files that these are read from.
+// The vocabulary of CLIP's tokenizer (tokens, ids and merges), and the files that it is read from.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr const char* kStartOfText = "<|startoftext|>";
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 inline constexpr std::string_view kWordEnd = "</w>";
 inline constexpr const char* kMergeList = "bpe_simple_vocab_16e6.txt";
-/// The advice to whoever gives files of something else.
+/// Ends the errors about files of another model.
 inline constexpr const char* kAnotherModel =
     "this is another model's: give the tokenizer.json, the vocab.json with its merges.txt, or the "
     "bpe_simple_vocab_16e6.txt.gz of a CLIP model";
@@ -56,7 +56,7 @@ struct Vocabulary {
 /// the merges.txt of a vocab.json. Throw Malformed.
 Vocabulary parse_vocabulary(std::string_view file);
 void parse_merges(std::string_view file, Vocabulary& vocabulary);
-/// Of these, JSON that is not packed: vocabulary_json.cpp.
+/// parse_vocabulary() for JSON that is not packed.
 void parse_vocabulary_json(std::string_view text, Vocabulary& vocabulary);
 
 /// parse_vocabulary of a file, and parse_merges of the one beside it. Throws c10::Error.

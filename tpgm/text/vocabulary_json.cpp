@@ -73,7 +73,7 @@ class JsonReader final : public nlohmann::json_sax<json> {
     size_t next = 0;
   };
 
-  // Of what comes next, within the current level.
+  // The path of what comes next in the current level.
   std::string path() {
     if (levels_.empty()) return "";
     Level& level = levels_.back();

@@ -1,4 +1,4 @@
-// Sentences through the text tower into a head, and that head in a file.
+// Makes zero-shot heads from sentences, and saves and loads them.
 #include "tpgm/text/zero_shot.h"
 
 #include <ATen/ATen.h>
@@ -120,7 +120,8 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
   }
   at::Tensor all =
       at::empty({static_cast<int64_t>(sentences.size()), text.options().embedding()}, logit_scale.options());
-  // Nobody looks behind the end of a text, so that a batch is as long as its longest; sorted, most are short.
+  // The text tower reads no token after the end of a text, so a batch is as long as its longest text. Sorted
+  // by length, most batches are short.
   std::stable_sort(sentences.begin(), sentences.end(),
                    [](const Sentence& a, const Sentence& b) { return a.tokens < b.tokens; });
   const auto batch_size = static_cast<size_t>(options.batch_size());
@@ -144,7 +145,7 @@ ZeroShotHead make_zero_shot(ClipText& text, const at::Tensor& logit_scale, const
       all.view({static_cast<int64_t>(class_names.size()), static_cast<int64_t>(templates.size()), -1}).sum(1);
   head.weight = (normalized(sums) * logit_scale.exp()).cpu();
   TORCH_CHECK(head.weight.isfinite().all().item<bool>(),
-              "[make_zero_shot] the head is not finite: does the checkpoint have NaNs? See 'tpgm inspect'");
+              "[make_zero_shot] the head is not finite; does the checkpoint hold NaN or Inf? Give another");
   return head;
 }
 
@@ -161,7 +162,7 @@ void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file)
 ZeroShotHead load_zero_shot(const std::filesystem::path& file) try {
   const SafetensorsFile opened(file);
   TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "'", file.string(),
-              "' is no zero-shot head; 'tpgm zeroshot' makes one");
+              "' is no zero-shot head (one tensor, 'head.weight'); make one from class names");
   ZeroShotHead head;
   head.weight = opened.tensor("head.weight");
   try {

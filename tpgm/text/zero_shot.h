@@ -1,4 +1,4 @@
-// A classifier from text: the names of the classes, in sentences, through CLIP's text tower.
+// Zero-shot heads: classifiers that CLIP's text tower makes from class names in sentences.
 #pragma once
 
 #include <ATen/core/Tensor.h>

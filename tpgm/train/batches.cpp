@@ -56,7 +56,7 @@ MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t ep
 TrainingStep::RadiusBatch RadiusBatches::next() {
   std::optional<Batch> batch;
   for (int64_t tries = 0; !batch || batch->indices.empty(); ++tries) {  // empty: none of it could be read
-    TORCH_CHECK(tries < 2 * source_.batches, "[train] none of the radius data can be read");
+    TORCH_CHECK(tries < 2 * source_.batches, "[RadiusBatches::next] none of the radius data can be read");
     const int64_t epoch = drawn_ / source_.batches;
     if (epoch != epoch_) source_.start(epoch, drawn_ % source_.batches);
     epoch_ = epoch;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/hash.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
@@ -25,7 +26,7 @@ bool has(const std::vector<std::string>& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
-// Of each class of a test as much as the options say.
+// The fraction of each class of a test that the options ask for.
 SampleSubset part_of_test(SampleSubset subset, const TrainOptions& options) {
   return thinned(std::move(subset), options.test_fraction, static_cast<uint64_t>(options.split_seed));
 }
@@ -36,8 +37,7 @@ void check_others(const RunData& data) {
       {"train", &data.train}, {"radius", &data.radius}, {"selection", &data.selection}};
   std::set<std::string> names;
   for (const auto& test : data.tests) {
-    TORCH_CHECK(names.insert(test.name).second, "[train] `test`: there are two called '",
-                printable(test.name), "'");
+    TORCH_CHECK(names.insert(test.name).second, "`test`: there are two called '", printable(test.name), "'");
     all.emplace_back("test " + test.name, &test.subset);
   }
   for (const auto& [name, subset] : all) {
@@ -63,7 +63,7 @@ void check_place(const std::string& test, const std::string& data_dir, const Dat
   if (std::any_of(data.parts().begin(), data.parts().end(), known) || !fs::is_directory(test)) return;
   const fs::path path = fs::relative(test, data_dir);
   const fs::path name = fs::absolute(test).lexically_normal();
-  TORCH_CHECK(false, "[train] `test` ", printable(test),
+  TORCH_CHECK(false, "`test` ", printable(test),
               ": another data set is NAME=PATH, the path from `data-dir`: `test` ",
               (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
 }
@@ -75,18 +75,18 @@ SampleSubset open_elsewhere(const std::string& name, const fs::path& path,
   for (const char* split : {"test", "val", "validation"}) {
     if (const auto part = data.find("", split)) return all_of(part);
   }
-  TORCH_CHECK(false, "[train] `test` ", name, ": '", path.string(), "' has the parts ",
+  TORCH_CHECK(false, "`test` ", name, ": '", path.string(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; give the folder of one");
 }
 
-// The domain to train on, where nobody says.
+// The domain to train on if the options name none.
 std::string only_training_part(const Dataset& data) {
   std::vector<std::string> titles;
   for (const auto& part : data.parts()) {
     if (part->split == "train") titles.push_back(part->domain.empty() ? part->title() : part->domain);
   }
   if (titles.empty() && data.parts().size() == 1) return data.parts().front()->title();
-  TORCH_CHECK(titles.size() == 1, "[train] `train`: '", data.where(), "' has the parts ",
+  TORCH_CHECK(titles.size() == 1, "`train`: '", data.where(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; say which to train on");
   return titles.front();
 }
@@ -98,7 +98,7 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
-    TORCH_CHECK(has(names, name), "[train] `id` ", printable(name), " is no test; did you mean '",
+    TORCH_CHECK(has(names, name), "`id` ", printable(name), " is no test; did you mean '",
                 nearest(name, names), "'?");
   }
 }
@@ -106,9 +106,8 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
 // Both held-out sets become their union.
 void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<std::string>& notes) {
   if (radius.indices.empty()) radius = selection;
-  TORCH_CHECK(
-      selection.indices.empty() || radius.samples == selection.samples,
-      "[train] `share-validation`: radius and selection data are two parts of the data set; join them there");
+  TORCH_CHECK(selection.indices.empty() || radius.samples == selection.samples,
+              "`share-validation`: radius and selection data are two parts of the data set; join them there");
   if (!selection.indices.empty() && radius.indices != selection.indices) {
     radius.indices.insert(radius.indices.end(), selection.indices.begin(), selection.indices.end());
     std::sort(radius.indices.begin(), radius.indices.end());
@@ -134,7 +133,7 @@ Dataset open_dataset(const TrainOptions& options) {
   return Dataset(options.data_dir, given);
 }
 
-RunData open_data(const TrainOptions& options, const Dataset& data) {
+RunData open_data(const TrainOptions& options, const Dataset& data) try {
   RunData result;
   result.classes = data.classes();
   for (const auto& note : data.notes())
@@ -184,13 +183,17 @@ RunData open_data(const TrainOptions& options, const Dataset& data) {
     if (auto note = few_images_note(test); !note.empty()) result.notes.push_back(std::move(note));
   }
   return result;
+} catch (...) {
+  rethrow_from("open_data");
 }
 
-RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes) {
+RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes) try {
   return open_data(options, Dataset(options.data_dir, DatasetOptions().classes(classes)));
+} catch (...) {
+  rethrow_from("open_data");
 }
 
-std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes) {
+std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes) try {
   if (!options.train.empty()) return open_data(options, classes).tests;
   std::vector<TestSet> tests;
   std::optional<Dataset> data;
@@ -205,6 +208,8 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
   }
   mark_id(tests, options.id, tests.size());
   return tests;
+} catch (...) {
+  rethrow_from("open_tests");
 }
 
 std::string fingerprint_of(const RunData& data) {

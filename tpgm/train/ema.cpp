@@ -24,7 +24,7 @@ constexpr double kPower = 2.0 / 3;            // of timm's warm-up
 }  // namespace
 
 Ema::Ema(torch::nn::Module& module, double decay, bool warmup) : decay_(decay), warmup_(warmup) {
-  TORCH_CHECK(decay >= 0 && decay < 1, "[Ema] decay must be at least 0 and less than 1, and is ", decay);
+  TORCH_CHECK(decay >= 0 && decay < 1, "[Ema] decay must be at least 0 and less than 1, not ", decay);
   const at::NoGradGuard no_grad;
   std::unordered_set<const at::TensorImpl*> seen;
   for (const auto& item : named_tensors(module)) {
@@ -61,8 +61,8 @@ void Ema::update() {
 
 void Ema::swap() {
   const at::NoGradGuard no_grad;
-  // By values, not by storages: whoever holds addresses of the weights keeps seeing them. One by one, so that
-  // the room for one tensor is enough.
+  // By values, not by storages, because captured graphs and methods hold addresses of the weights. One by one,
+  // so that the room for one tensor is enough.
   for (size_t k = 0; k < weights_.size(); ++k) {
     at::Tensor weights = weights_[k].value(), average = averages_[k].value();
     const auto held = weights.clone();

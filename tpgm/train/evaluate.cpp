@@ -73,7 +73,7 @@ Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& opti
   result.class_images.resize(static_cast<size_t>(num_classes));
   result.scored_classes = options.subset ? static_cast<int64_t>(occurring.size()) : num_classes;
   const int64_t five = std::min<int64_t>(5, result.scored_classes);
-  // Of a class its place among those that are scored; the last entry is that of no label, -1.
+  // The place of each class among those that are scored; the last entry, -1, is for images without a label.
   at::Tensor scored, places;
   if (options.subset) {
     scored = at::tensor(occurring);

@@ -39,8 +39,8 @@ void put_little_endian(std::string& out, Number number) {
   for (size_t i = 0; i < sizeof(number); ++i) out += static_cast<char>((number >> (8 * i)) & 0xFF);
 }
 
-/// A protobuf message. Fields come in the order of their numbers, and zeros are left out, as by protobuf's
-/// own writers.
+// A protobuf message. Fields come in the order of their numbers, and zeros are left out, as by protobuf's
+// own writers.
 class Message {
  public:
   Message& integer(int field, int64_t value) {
@@ -52,7 +52,7 @@ class Message {
     if (bits != 0) put_little_endian(key(field, 1).bytes_, bits);  // -0 is no zero
     return *this;
   }
-  /// Also a zero: a field of a oneof says by being there which one it is.
+  // Also a zero: a field of a oneof says by being there which one it is.
   Message& float32(int field, float value) {
     put_little_endian(key(field, 5).bytes_, std::bit_cast<uint32_t>(value));
     return *this;
@@ -89,7 +89,7 @@ std::string event_of(const Message& value, int64_t step, double wall_time) {
       .bytes();
 }
 
-/// `buckets` + 1 limits, those of numpy's linspace.
+// `buckets` + 1 limits, those of numpy's linspace.
 std::vector<double> edges_of(double low, double high, int buckets) {
   std::vector<double> edges(static_cast<size_t>(buckets) + 1);
   const double step = (high - low) / buckets;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <string>
 
+#include "tpgm/train/parameter_groups.h"
+
 namespace tpgm {
 namespace {
 
-// Times the learning rate, for the head.
+// The factor on the learning rate of the head.
 double head_scale(const TrainOptions& options) {
   return options.head_lr && options.lr > 0 ? *options.head_lr / options.lr : 1;
 }
@@ -18,7 +20,7 @@ double head_scale(const TrainOptions& options) {
 std::vector<Phase> phases_of(const TrainOptions& options) {
   const int64_t probing = options.lp_epochs.value_or(0);
   std::vector<Phase> phases;
-  // `lp_lr` is the head's learning rate as it is.
+  // `lp_lr` is the head's learning rate itself: head_scale() must not change it.
   if (options.lp_epochs)
     phases.push_back({"lp", probing, options.lp_lr.value_or(options.lr) / head_scale(options), 0});
   phases.push_back({options.lp_epochs ? "ft" : options.method, options.epochs - probing, options.lr,

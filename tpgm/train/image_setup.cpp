@@ -7,6 +7,7 @@
 #include <array>
 #include <thread>
 
+#include "tpgm/base/call.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 
@@ -35,7 +36,7 @@ ImageView view_of(const Images& images) {
 }
 
 Images make_images(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
-                   c10::Device device) {
+                   c10::Device device) try {
   const ImageView own = keys::kView.of(metadata);
   const Family& family = *parse_model(keys::kModel.at(metadata)).family;
   const Normalization& usual = family.normalization;
@@ -78,6 +79,8 @@ Images make_images(const TrainOptions& options, const Classifier& model, const M
       .cache(options.cache.bytes)
       .seed(static_cast<uint64_t>(options.seed));
   return images;
+} catch (...) {
+  rethrow_from("make_images");
 }
 
 }  // namespace tpgm

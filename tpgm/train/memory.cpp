@@ -20,7 +20,7 @@ int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.numel() * static_cast<int64_t>(tensor.element_size());
 }
 
-/// Listens to LibTorch's allocators: what is live now, and the most that was.
+// Listens to LibTorch's allocators: what is live now, and the most that was.
 class LiveBytes : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/checkpoint.h"
@@ -46,7 +47,7 @@ std::shared_ptr<Classifier> with_rows(const Classifier& model, const std::vector
   std::vector<int64_t> rows;
   for (const auto& name : wanted) {
     const auto found = std::find(known.begin(), known.end(), name);
-    TORCH_CHECK(found != known.end(), "[train] `head` checkpoint: '", checkpoint, "' knows no class '",
+    TORCH_CHECK(found != known.end(), "`head` checkpoint: '", checkpoint, "' knows no class '",
                 printable(name), "'; the nearest is '", printable(nearest(name, known)),
                 "'. Take a fresh head with `head` fresh");
     rows.push_back(found - known.begin());
@@ -66,8 +67,8 @@ std::vector<std::string> names_for(const TrainOptions& options, std::vector<std:
     return classes;
   }
   auto names = load_class_names(options.classnames);
-  TORCH_CHECK(names.size() == classes.size(), "[train] `classnames` '", options.classnames, "' has ",
-              names.size(), " names, the data ", classes.size(), " classes");
+  TORCH_CHECK(names.size() == classes.size(), "`classnames` '", options.classnames, "' has ", names.size(),
+              " names, the data ", classes.size(), " classes");
   return names;
 }
 
@@ -83,7 +84,7 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
   Towers result;
   if (options.checkpoint.empty()) {
     const bool text = options.head.is(Kind::kText);
-    TORCH_CHECK(text && !options.model.empty(), "[train] `head` ", to_text(options.head),
+    TORCH_CHECK(text && !options.model.empty(), "`head` ", to_text(options.head),
                 text ? " needs a `model` of CLIP's, such as clip-vit, or a `checkpoint`"
                      : " needs a `checkpoint` of CLIP, both towers");
     result.config = parse_model(options.model);
@@ -96,9 +97,8 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
   const Checkpoint checkpoint(options.checkpoint);
   const auto weights = read_weights(
       checkpoint, options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
-  TORCH_CHECK(weights.has_text(), "[train] `head` ", to_text(options.head), ": '", options.checkpoint,
-              "', a ", weights.config.family->name,
-              ", has no text tower; it takes a whole CLIP, both towers");
+  TORCH_CHECK(weights.has_text(), "`head` ", to_text(options.head), ": '", options.checkpoint, "', a ",
+              weights.config.family->name, ", has no text tower; it takes a whole CLIP, both towers");
   add_notes(options.checkpoint, weights.notes, notes);
   result.config = weights.config;
   result.layout = weights.layout;
@@ -119,7 +119,7 @@ ModelSetup load_with_text(const TrainOptions& options, const std::vector<std::st
   const auto templates = find_templates(options.templates, towers.metadata);
   const auto tokenizer = find_tokenizer(options.vocab, options.checkpoint, *towers.config.vocab);
   const auto names = names_for(options, classes);
-  towers.config.recompute.reset();  // of how to compute, not of what
+  towers.config.recompute.reset();  // says how to compute, not what
   keys::kModel.set(result.metadata, to_text(towers.config));
   keys::kLayout.set(result.metadata, to_text(towers.layout));
   keys::kTemplates.set(result.metadata, templates);
@@ -164,33 +164,31 @@ void match_head(const TrainOptions& options, const Dataset& data, const LoadedCl
       setup.classes = *names;
       return;
     }
-    setup.notes.emplace_back(
-        "no folder is called as a class of the head is; they are matched by their order");
+    setup.notes.emplace_back(kNoClassByFolder);
   }
-  TORCH_CHECK(setup.model->num_classes() == static_cast<int64_t>(wanted.size()), "[train] the head has ",
+  TORCH_CHECK(setup.model->num_classes() == static_cast<int64_t>(wanted.size()), "the head has ",
               setup.model->num_classes(), " classes, the data ", wanted.size(),
               ": say which is which with `class-list`, or take a fresh head with `head` fresh");
 }
 
 }  // namespace
 
-ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device) {
+ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device) try {
   const auto& wanted = data.classes();
   const auto count = static_cast<int64_t>(wanted.size());
   const auto& head = options.head;
-  TORCH_CHECK(count > 0, "[train] '", options.data_dir,
+  TORCH_CHECK(count > 0, "'", options.data_dir,
               "' has no labels; training needs classes: a folder of images for each");
-  TORCH_CHECK(count > 1, "[train] '", options.data_dir, "' has one class, '", printable(wanted.front()),
-              "'; there is nothing to tell apart");
+  TORCH_CHECK(count > 1, "'", options.data_dir, "' has one class, '", printable(wanted.front()),
+              "'; at least two are needed");
   if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) return load_with_text(options, wanted, device);
   TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
-              "[train] `classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ",
-              to_text(head));
+              "`classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ", to_text(head));
   ModelSetup result;
   result.classes = wanted;
   if (options.checkpoint.empty() && !is_script(options.model)) {
-    TORCH_CHECK(!options.model.empty(), "[train] `model` or `checkpoint` is needed: what to fine-tune");
-    TORCH_CHECK(head.is(Kind::kFresh), "[train] `head` ", to_text(head), " needs a `checkpoint`");
+    TORCH_CHECK(!options.model.empty(), "`model` or `checkpoint` is needed: what to fine-tune");
+    TORCH_CHECK(head.is(Kind::kFresh), "`head` ", to_text(head), " needs a `checkpoint`");
     result.notes.emplace_back(kNoCheckpoint);
     result.model = fresh_model(options.model, count, result.metadata);
     return result;
@@ -214,18 +212,22 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
   result.metadata = loaded.metadata;
   if (!head.is(Kind::kFresh)) match_head(options, data, loaded, result);
   return result;
+} catch (...) {
+  rethrow_from("load_model");
 }
 
-void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) {
-  // A script is run where the options name it, and by no checkpoint's word.
+void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) try {
+  // A script is run only if the options name it, not because a checkpoint does.
   const std::string model_name = is_script(options.model) ? options.model : "";
   const auto start = load_classifier(model_name, options.weights, LoadOptions());
-  TORCH_CHECK(start.model->num_classes() == model.num_classes(), "[train] `weights` '", options.weights,
-              "' has ", start.model->num_classes(), " classes, the data ", model.num_classes());
+  TORCH_CHECK(start.model->num_classes() == model.num_classes(), "`weights` '", options.weights, "' has ",
+              start.model->num_classes(), " classes, the data ", model.num_classes());
   const auto theirs = keys::kClasses.of(start.checkpoint->metadata());
-  TORCH_CHECK(theirs.empty() || theirs == classes, "[train] `weights` '", options.weights,
+  TORCH_CHECK(theirs.empty() || theirs == classes, "`weights` '", options.weights,
               "' has the same number of classes in another order, or others");
   load_state_dict(model, state_dict(*start.model), {}, options.weights);
+} catch (...) {
+  rethrow_from("load_start");
 }
 
 std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,

@@ -35,5 +35,8 @@ void load_start(Classifier& model, const TrainOptions& options, const std::vecto
 /// have underscores instead of spaces). Empty if no folder matches; throws if only some do.
 std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
                                                           std::vector<std::string> names);
+/// The note for the user in that case.
+inline constexpr const char* kNoClassByFolder =
+    "no class folder has the name of a class of the head; classes are matched by their order";
 
 }  // namespace tpgm

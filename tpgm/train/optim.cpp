@@ -19,11 +19,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/core/cuda_stream.h"
 #include "tpgm/core/memory_order.h"
@@ -34,7 +34,7 @@ namespace {
 
 constexpr const char* kAlgorithm = "optimizer";  // the key of a state dict that has the number of its Opt
 
-// Of a parameter, in the order of the algorithm's state(). Empty before the parameter's first step.
+// What is kept for a parameter, in the order of the algorithm's state(). Empty before its first step.
 using State = std::vector<at::Tensor>;
 
 bool is_non_negative(double value) { return value >= 0 && std::isfinite(value); }
@@ -58,39 +58,33 @@ bool alike(const at::Tensor& a, const at::Tensor& b) {
 }
 
 void check_options(const OptimOptions& options) {
-  TORCH_CHECK(is_non_negative(options.momentum()), "[Optimizer] momentum must be at least 0, and is ",
-              options.momentum());
+  TORCH_CHECK(is_non_negative(options.momentum()), "momentum must be at least 0, not ", options.momentum());
   for (const double beta : options.betas()) {
-    TORCH_CHECK(beta >= 0 && beta < 1, "[Optimizer] betas must be at least 0 and less than 1, and one is ",
-                beta);
+    TORCH_CHECK(beta >= 0 && beta < 1, "betas must be at least 0 and less than 1, not ", beta);
   }
-  TORCH_CHECK(is_non_negative(options.eps()), "[Optimizer] eps must be at least 0, and is ", options.eps());
+  TORCH_CHECK(is_non_negative(options.eps()), "eps must be at least 0, not ", options.eps());
 }
 
-void check_parameter(const char* call, const std::string& name, const at::Tensor& parameter) {
-  TORCH_CHECK(parameter.layout() == at::kStrided && parameter.is_non_overlapping_and_dense(), "[", call,
-              "] parameter '", name,
-              "' is not dense: it is sparse, or a slice of another tensor; give a clone of it");
+void check_parameter(const std::string& name, const at::Tensor& parameter) {
+  TORCH_CHECK(parameter.layout() == at::kStrided && parameter.is_non_overlapping_and_dense(), "parameter '",
+              name, "' is not dense: it is sparse, or a slice of another tensor; give a clone of it");
 }
 
 void check_groups(const std::vector<ParameterGroup>& groups) {
   std::unordered_set<std::string> names;
   std::unordered_map<const at::TensorImpl*, std::string> seen;
   for (const ParameterGroup& group : groups) {
-    TORCH_CHECK(is_non_negative(group.lr_scale), "[Optimizer] lr_scale must be at least 0, and is ",
-                group.lr_scale);
-    TORCH_CHECK(is_non_negative(group.weight_decay), "[Optimizer] weight_decay must be at least 0, and is ",
+    TORCH_CHECK(is_non_negative(group.lr_scale), "lr_scale must be at least 0, not ", group.lr_scale);
+    TORCH_CHECK(is_non_negative(group.weight_decay), "weight_decay must be at least 0, not ",
                 group.weight_decay);
     for (const auto& item : group.parameters) {
       const auto& [name, parameter] = item.pair();
-      TORCH_CHECK(parameter.defined() && parameter.is_floating_point() && parameter.is_leaf(),
-                  "[Optimizer] '", name,
+      TORCH_CHECK(parameter.defined() && parameter.is_floating_point() && parameter.is_leaf(), "'", name,
                   "' is no parameter: give floating-point leaves, as a module has them");
-      check_parameter("Optimizer", name, parameter);
-      TORCH_CHECK(names.insert(name).second, "[Optimizer] parameter '", name,
-                  "' is in two groups; give it in one");
+      check_parameter(name, parameter);
+      TORCH_CHECK(names.insert(name).second, "parameter '", name, "' is in two groups; give it in one");
       const auto [place, is_new] = seen.emplace(parameter.unsafeGetTensorImpl(), name);
-      TORCH_CHECK(is_new, "[Optimizer] '", place->second, "' and '", name,
+      TORCH_CHECK(is_new, "'", place->second, "' and '", name,
                   "' are the same tensor and would take every step twice; give it once");
     }
   }
@@ -144,13 +138,12 @@ struct Optimizer::Impl {
       const at::Tensor& parameter = parameters[k].value();
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) continue;
-      check_parameter("Optimizer::step", name, parameter);
-      TORCH_CHECK(gradient.layout() == at::kStrided, "[Optimizer::step] the gradient of '", name,
-                  "' is sparse; make it dense");
+      check_parameter(name, parameter);
+      TORCH_CHECK(gradient.layout() == at::kStrided, "the gradient of '", name, "' is sparse; make it dense");
       State& state = states[g][k];
       const bool first_step = state.size() < kept.size();
       if (first_step) {
-        TORCH_CHECK(!capturing(parameter.device()), "[Optimizer::step] '", name,
+        TORCH_CHECK(!capturing(parameter.device()), "'", name,
                     "' has its first gradient in a step that is being captured; take one before");
         state.clear();
         for (const StateTensor& each : kept) {
@@ -168,9 +161,8 @@ struct Optimizer::Impl {
       batch.gradients.push_back(laid_out_as(gradient, parameter));
       for (size_t i = 0; i < kept.size(); ++i) {
         if (!kept[i].is_step_count) {
-          TORCH_CHECK(alike(state[i], parameter), "[Optimizer::step] '", name, "' is ",
-                      parameter.scalar_type(), " on ", parameter.device(), ", its state ",
-                      state[i].scalar_type(), " on ", state[i].device(),
+          TORCH_CHECK(alike(state[i], parameter), "'", name, "' is ", parameter.scalar_type(), " on ",
+                      parameter.device(), ", its state ", state[i].scalar_type(), " on ", state[i].device(),
                       "; call reset(), or build the optimizer after moving the model");
           state[i] = laid_out_as(state[i], parameter);
         }
@@ -181,7 +173,7 @@ struct Optimizer::Impl {
   }
 };
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& options)
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& options) try
     : impl_(std::make_unique<Impl>()) {
   check_options(options);
   check_groups(groups);
@@ -190,6 +182,8 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, const OptimOptions& opt
   impl_->algorithm = algorithm_of(options.opt());
   impl_->kept = impl_->algorithm.state(options);
   reset();
+} catch (...) {
+  rethrow_from("Optimizer");
 }
 
 Optimizer::~Optimizer() = default;
@@ -200,12 +194,12 @@ void Optimizer::step(double lr) {
 }
 
 void Optimizer::set_lr(double lr) {
-  TORCH_CHECK(is_non_negative(lr), "[Optimizer] lr must be a rate of at least 0, and is ", lr);
+  TORCH_CHECK(is_non_negative(lr), "[Optimizer::set_lr] the learning rate must be at least 0, not ", lr);
   impl_->lr = lr;
   for (const DeviceRates& rates : impl_->rates) rates.lr.fill_(lr);
 }
 
-void Optimizer::step() {
+void Optimizer::step() try {
   const at::NoGradGuard no_grad;
   std::vector<at::Device> computed;  // devices whose group_rates are those of this step
   for (size_t g = 0; g < impl_->groups.size(); ++g) {
@@ -224,6 +218,8 @@ void Optimizer::step() {
       impl_->algorithm.step(batch, impl_->options, weight_decay, rates.group_rates[static_cast<int64_t>(g)]);
     }
   }
+} catch (...) {
+  rethrow_from("Optimizer::step");
 }
 
 void Optimizer::zero_grad() {
@@ -235,7 +231,7 @@ void Optimizer::zero_grad() {
 }
 
 at::Tensor Optimizer::clip_grad_norm(double max_norm) {
-  TORCH_CHECK(max_norm >= 0, "[Optimizer::clip_grad_norm] the largest norm must be at least 0, and is ",
+  TORCH_CHECK(max_norm >= 0, "[Optimizer::clip_grad_norm] the largest norm must be at least 0, not ",
               max_norm);
   const at::NoGradGuard no_grad;
   std::vector<std::vector<at::Tensor>> batches;
@@ -298,7 +294,7 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
               "the state has no '", kAlgorithm, "', and is not one of an Optimizer");
   const auto code = algorithm->item<int64_t>();
   const auto has_code = [&](const auto& each) { return static_cast<int64_t>(each.first) == code; };
-  TORCH_CHECK(std::any_of(std::begin(Words<Opt>::all), std::end(Words<Opt>::all), has_code), call, "'",
+  TORCH_CHECK(std::any_of(std::begin(Keywords<Opt>::all), std::end(Keywords<Opt>::all), has_code), call, "'",
               kAlgorithm, "' is ", code,
               ", which stands for no optimizer; the state is damaged or of a later version");
   TORCH_CHECK(code == static_cast<int64_t>(opt), call, "the state was saved by ",
@@ -355,53 +351,6 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
 int64_t state_tensors_per_parameter(const OptimOptions& options) {
   const auto kept = algorithm_of(options.opt()).state(options);
   return std::count_if(kept.begin(), kept.end(), [](const StateTensor& each) { return !each.is_step_count; });
-}
-
-std::vector<ParameterGroup> parameter_groups(const NamedTensors& parameters,
-                                             const std::vector<std::string>& blocks,
-                                             const GroupOptions& options) {
-  TORCH_CHECK(is_non_negative(options.weight_decay()),
-              "[parameter_groups] weight_decay must be at least 0, and is ", options.weight_decay());
-  TORCH_CHECK(options.layer_decay() > 0 && std::isfinite(options.layer_decay()),
-              "[parameter_groups] layer_decay must be more than 0, and is ", options.layer_decay());
-  TORCH_CHECK(is_non_negative(options.head_scale()),
-              "[parameter_groups] head_scale must be at least 0, and is ", options.head_scale());
-  TORCH_CHECK(options.layer_decay() == 1 || !blocks.empty(), "[parameter_groups] layer_decay is ",
-              options.layer_decay(), ", and the model has no blocks to apply it to; leave it at 1");
-
-  const auto in_block = [](const std::string& name, const std::string& block) {
-    return name.starts_with(block) && (name.size() == block.size() || name[block.size()] == '.');
-  };
-  const auto lr_scale_of = [&](const std::string& name) {
-    if (in_block(name, "head")) return options.head_scale();
-    size_t best = 0, length = 0;
-    for (size_t b = 0; b < blocks.size(); ++b) {
-      if (blocks[b].size() > length && in_block(name, blocks[b])) {
-        best = b;
-        length = blocks[b].size();  // of nested blocks the inner one
-      }
-    }
-    return std::pow(options.layer_decay(), static_cast<double>(blocks.size() - best));
-  };
-  const auto decay_of = [&](const std::string& name, const at::Tensor& parameter) {
-    const bool spared = parameter.dim() <= 1 || name == "bias" || name.ends_with(".bias");
-    return spared && !options.decay_all() ? 0 : options.weight_decay();
-  };
-
-  std::vector<ParameterGroup> groups;
-  std::map<std::pair<double, double>, size_t> places;
-  std::unordered_set<const at::TensorImpl*> seen;
-  for (const auto& item : parameters) {
-    const auto& [name, parameter] = item.pair();
-    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    const std::pair key(lr_scale_of(name), decay_of(name, parameter));
-    const auto [place, is_new] = places.emplace(key, groups.size());
-    if (is_new) {
-      groups.push_back({.parameters = NamedTensors(), .lr_scale = key.first, .weight_decay = key.second});
-    }
-    groups[place->second].parameters.insert(name, parameter);
-  }
-  return groups;
 }
 
 }  // namespace tpgm

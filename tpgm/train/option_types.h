@@ -25,7 +25,7 @@ struct HeadSource {
   bool operator==(const HeadSource&) const = default;
 };
 template <>
-struct Words<HeadSource::Kind> {
+struct Keywords<HeadSource::Kind> {
   static constexpr std::pair<HeadSource::Kind, const char*> all[] = {
       {HeadSource::Kind::kFresh, "fresh"},
       {HeadSource::Kind::kCheckpoint, "checkpoint"},
@@ -39,7 +39,7 @@ struct TextOf<HeadSource> {
     return value.is(HeadSource::Kind::kFile) ? value.file : to_text(value.kind);
   }
   static bool read(const std::string& text, HeadSource& value) {
-    for (const auto& [kind, word] : Words<HeadSource::Kind>::all) {
+    for (const auto& [kind, word] : Keywords<HeadSource::Kind>::all) {
       if (text == word) {
         value = {kind, ""};
         return true;
@@ -56,7 +56,7 @@ enum class ScoredClasses {
   kSubset,  ///< the classes that occur in a test
 };
 template <>
-struct Words<ScoredClasses> {
+struct Keywords<ScoredClasses> {
   static constexpr std::pair<ScoredClasses, const char*> all[] = {{ScoredClasses::kAll, "all"},
                                                                   {ScoredClasses::kSubset, "subset"}};
 };
@@ -64,7 +64,7 @@ struct Words<ScoredClasses> {
 /// What to do about a loss that is not finite.
 enum class OnNan { kError, kSkip };
 template <>
-struct Words<OnNan> {
+struct Keywords<OnNan> {
   static constexpr std::pair<OnNan, const char*> all[] = {{OnNan::kError, "error"}, {OnNan::kSkip, "skip"}};
 };
 

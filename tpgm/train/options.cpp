@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/methods/registry.h"
@@ -29,17 +30,17 @@ const MethodInfo& method_info(const std::string& name) {
   if (const auto* method = find_method(name)) return *method;
   std::vector<std::string> names;
   for (const auto& method : methods()) names.push_back(method.name);
-  TORCH_CHECK(false, "[train] no method '", name, "'; did you mean '", nearest(name, names),
+  TORCH_CHECK(false, "no method '", name, "'; did you mean '", nearest(name, names),
               "'? 'tpgm list methods' has them all");
 }
 
 [[noreturn]] void unknown_key(const std::string& key) {
-  TORCH_CHECK(false, "[train] no option '", printable(key), "'; did you mean '",
-              nearest_option(key, option_keys()), "'?");
+  TORCH_CHECK(false, "no option '", printable(key), "'; did you mean '", nearest_option(key, option_keys()),
+              "'?");
 }
 
 void in_range(const char* key, double value, double low, double high) {
-  TORCH_CHECK(value >= low && value <= high, "[train] `", key, "` ", value, ": must be ",
+  TORCH_CHECK(value >= low && value <= high, "`", key, "` ", value, ": must be ",
               high > 1e17 && !(value > high) ? fmt::format("{} or more", low)
                                              : fmt::format("from {} to {}", low, high));
 }
@@ -97,14 +98,14 @@ void check(const TrainOptions& o) {
                                                 {"std", o.std.size(), 0, 3},
                                                 {"color-jitter", o.color_jitter.size(), 0, 4},
                                                 {"rand-augment", o.rand_augment.size(), 0, 2}}) {
-    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "[train] `", key,
-                "`: ", count, " numbers; expected ", least == most ? "" : "at most ", most);
+    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "`", key, "`: ", count,
+                " numbers; expected ", least == most ? "" : "at most ", most);
   }
   for (const auto& [key, count] : {std::pair{"mean", o.mean.size()}, {"std", o.std.size()}})
-    TORCH_CHECK(count != 2, "[train] `", key, "`: 2 numbers; expected 1 or 3");
-  TORCH_CHECK(o.model_ema_decay < 1, "[train] `model-ema-decay` 1: the average would never change");
-  TORCH_CHECK(o.smoothing < 1, "[train] `smoothing` 1: nothing of the labels would be left");
-  TORCH_CHECK(o.layer_decay > 0, "[train] `layer-decay` 0: only the head would train; that is `method` lp");
+    TORCH_CHECK(count != 2, "`", key, "`: 2 numbers; expected 1 or 3");
+  TORCH_CHECK(o.model_ema_decay < 1, "`model-ema-decay` 1: the average would never change");
+  TORCH_CHECK(o.smoothing < 1, "`smoothing` 1: nothing of the labels would be left");
+  TORCH_CHECK(o.layer_decay > 0, "`layer-decay` 0: only the head would train; that is `method` lp");
 }
 
 constexpr Trait kOfMethods = Trait::kIdentity | Trait::kPerRun | Trait::kFineTuning;
@@ -143,24 +144,24 @@ std::string option_key(std::string key) {
 }
 
 std::string nearest_option(std::string key, const std::vector<std::string>& known) {
-  static const std::map<std::string, std::string> kOthersWords{{"learning-rate", "lr"},
-                                                               {"pretrained", "checkpoint"},
-                                                               {"model-name-or-path", "checkpoint"},
-                                                               {"output-dir", "output"},
-                                                               {"num-workers", "workers"},
-                                                               {"optimizer", "opt"},
-                                                               {"scheduler", "sched"},
-                                                               {"wd", "weight-decay"},
-                                                               {"dataset", "data-dir"},
-                                                               {"data", "data-dir"},
-                                                               {"gpu", "device"},
-                                                               {"bf16", "amp"},
-                                                               {"fp16", "amp"},
-                                                               {"label-smoothing", "smoothing"}};
+  static const std::map<std::string, std::string> kOtherNames{{"learning-rate", "lr"},
+                                                              {"pretrained", "checkpoint"},
+                                                              {"model-name-or-path", "checkpoint"},
+                                                              {"output-dir", "output"},
+                                                              {"num-workers", "workers"},
+                                                              {"optimizer", "opt"},
+                                                              {"scheduler", "sched"},
+                                                              {"wd", "weight-decay"},
+                                                              {"dataset", "data-dir"},
+                                                              {"data", "data-dir"},
+                                                              {"gpu", "device"},
+                                                              {"bf16", "amp"},
+                                                              {"fp16", "amp"},
+                                                              {"label-smoothing", "smoothing"}};
   key = option_key(std::move(key));
-  const auto found = kOthersWords.find(key);
+  const auto found = kOtherNames.find(key);
   const bool ours =
-      found != kOthersWords.end() && std::find(known.begin(), known.end(), found->second) != known.end();
+      found != kOtherNames.end() && std::find(known.begin(), known.end(), found->second) != known.end();
   return ours ? found->second : nearest(key, known);
 }
 
@@ -196,14 +197,14 @@ bool is_path(const std::string& key, const std::string& value) {
   return key != "head" || (TextOf<HeadSource>::read(value, head) && head.is(HeadSource::Kind::kFile));
 }
 
-TrainOptions make_options(const Settings& settings) {
+TrainOptions make_options(const Settings& settings) try {
   TrainOptions options;
   std::set<std::string> own;
   TrainOptions::fields(
       [&](const char*, const char* key, Trait, const char*, auto& value) {
         own.insert(key);
         if (const auto text = settings.find(key); text != settings.end())
-          from_text(fmt::format("[train] `{}`", key), text->second, value);
+          from_text(fmt::format("`{}`", key), text->second, value);
       },
       options);
   const MethodInfo& method = method_info(options.method);
@@ -218,11 +219,13 @@ TrainOptions make_options(const Settings& settings) {
       if (find_option(other, key)) others.push_back(other.name);
     }
     if (others.empty()) unknown_key(key);
-    TORCH_CHECK(false, "[train] `", key, "` is no option of ", options.method, ", but of ",
+    TORCH_CHECK(false, "`", key, "` is no option of ", options.method, ", but of ",
                 fmt::format("{}", fmt::join(others, ", ")));
   }
   check(options);
   return options;
+} catch (...) {
+  rethrow_from("make_options");
 }
 
 Settings to_settings(const TrainOptions& options) {

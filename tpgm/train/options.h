@@ -202,9 +202,9 @@ struct TrainOptions {
           "Stop after this many epochs without improvement on selection data (0: never)", self.patience...);
     g = "Images";
     visit(g, "no-aug", kIdentity, "Disable all training augmentation", self.no_aug...);
-    visit(g, "crop-scale", kIdentity, "Random resized crop: range of the area fraction (--scale in timm)",
+    visit(g, "crop-scale", kIdentity, "Random resized crop: range of the area fraction (timm: scale)",
           self.crop_scale...);
-    visit(g, "crop-ratio", kIdentity, "Random resized crop: range of the aspect ratio (--ratio in timm)",
+    visit(g, "crop-ratio", kIdentity, "Random resized crop: range of the aspect ratio (timm: ratio)",
           self.crop_ratio...);
     visit(g, "hflip", kIdentity, "Probability of a horizontal flip", self.hflip...);
     visit(

@@ -1,4 +1,4 @@
-// Recipes in and out, and what beats them.
+// Reads and writes recipes, and overrides them with given settings.
 #include "tpgm/train/recipe.h"
 
 #include <c10/util/Exception.h>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/train/toml.h"
 
@@ -41,7 +42,7 @@ void complete_older(Settings& settings) {
 
 Recipe load(const fs::path& file, int depth) {
   const std::string where = fmt::format("'{}': ", printable(file.string(), kMaxPath));
-  TORCH_CHECK(depth < 8, "[train] ", where, "recipes that are each other's base");
+  TORCH_CHECK(depth < 8, where, "recipes that are each other's base");
   const fs::path folder = fs::absolute(file).parent_path();
   const auto known = option_keys();
   Recipe recipe, base;
@@ -57,7 +58,7 @@ Recipe load(const fs::path& file, int depth) {
     } else if (key == "take") {
       recipe.take = values;
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
-      TORCH_CHECK(false, "[train] ", where, "no option '", printable(key), "'; did you mean '",
+      TORCH_CHECK(false, where, "no option '", printable(key), "'; did you mean '",
                   nearest_option(key, known), "'?");
     } else {
       recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
@@ -88,7 +89,9 @@ std::string toml_value(const T& value) {
 
 }  // namespace
 
-Recipe load_recipe(const fs::path& file) { return load(file, 0); }
+Recipe load_recipe(const fs::path& file) try { return load(file, 0); } catch (...) {
+  rethrow_from("load_recipe");
+}
 
 void override_with(Recipe& recipe, const Settings& given) {
   for (const auto& [key, value] : given) {

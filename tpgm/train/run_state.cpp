@@ -76,7 +76,7 @@ void load_tensors(const RunParts& parts, const NamedTensors& tensors, const std:
 void check_finite(const Classifier& model, int64_t step, const std::string& advice) {
   const at::NoGradGuard no_grad;
   const auto norms = at::_foreach_norm(model.parameters(), 2);
-  TORCH_CHECK(at::stack(norms).isfinite().all().item<bool>(), "[train] step ", step,
+  TORCH_CHECK(at::stack(norms).isfinite().all().item<bool>(), "[check_finite] step ", step,
               ": the weights are not finite any more, though the loss was; ", advice,
               ". A smaller `lr` or `clip-grad` 1 may help");
 }

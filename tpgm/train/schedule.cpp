@@ -1,4 +1,4 @@
-// timm's formulas, with its order of operations, so that the rates are the same to the bit.
+// timm's formulas, with its order of operations, so that learning rates are the same to the bit.
 #include "tpgm/train/schedule.h"
 
 #include <c10/util/Exception.h>
@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 #include <utility>
+
+#include "tpgm/base/call.h"
 
 namespace tpgm {
 
@@ -15,21 +17,21 @@ Schedule::Schedule(std::vector<Phase> phases, int64_t steps_per_epoch, const Sch
   TORCH_CHECK(!phases_.empty(), "[Schedule] there are no phases; give at least one");
   TORCH_CHECK(steps_per_epoch_ >= 1, "[Schedule] an epoch has ", steps_per_epoch_,
               " steps; it needs at least one: fewer images in a batch, or a larger data set");
-  TORCH_CHECK(is_rate(options_.min_lr()), "[Schedule] min_lr must be a rate of at least 0, and is ",
+  TORCH_CHECK(is_rate(options_.min_lr()), "[Schedule] the learning rate min_lr must be at least 0, not ",
               options_.min_lr());
-  TORCH_CHECK(is_rate(options_.warmup_lr()), "[Schedule] warmup_lr must be a rate of at least 0, and is ",
-              options_.warmup_lr());
-  TORCH_CHECK(options_.decay_epochs() >= 1, "[Schedule] decay_epochs must be at least 1, and is ",
+  TORCH_CHECK(is_rate(options_.warmup_lr()),
+              "[Schedule] the learning rate warmup_lr must be at least 0, not ", options_.warmup_lr());
+  TORCH_CHECK(options_.decay_epochs() >= 1, "[Schedule] decay_epochs must be at least 1, not ",
               options_.decay_epochs());
-  TORCH_CHECK(is_rate(options_.decay_rate()), "[Schedule] decay_rate must be at least 0, and is ",
+  TORCH_CHECK(is_rate(options_.decay_rate()), "[Schedule] decay_rate must be at least 0, not ",
               options_.decay_rate());
   for (const Phase& phase : phases_) {
-    TORCH_CHECK(phase.epochs >= 0, "[Schedule] phase '", phase.name, "': epochs must be at least 0, and is ",
+    TORCH_CHECK(phase.epochs >= 0, "[Schedule] phase '", phase.name, "': epochs must be at least 0, not ",
                 phase.epochs);
     TORCH_CHECK(is_rate(phase.lr), "[Schedule] phase '", phase.name,
-                "': lr must be a rate of at least 0, and is ", phase.lr);
+                "': the learning rate must be at least 0, not ", phase.lr);
     TORCH_CHECK(phase.warmup_epochs >= 0, "[Schedule] phase '", phase.name,
-                "': warmup_epochs must be at least 0, and is ", phase.warmup_epochs);
+                "': warmup_epochs must be at least 0, not ", phase.warmup_epochs);
     TORCH_CHECK(phase.epochs == 0 || phase.warmup_epochs <= phase.epochs, "[Schedule] phase '", phase.name,
                 "': ", phase.warmup_epochs, " epochs of warm-up do not fit into its ", phase.epochs,
                 "; warm up for fewer or train for more");
@@ -44,9 +46,9 @@ int64_t Schedule::steps() const {
   return epochs * steps_per_epoch_;
 }
 
-Schedule::Place Schedule::place(const char* call, int64_t step) const {
-  TORCH_CHECK(step >= 0 && step <= steps(), "[Schedule::", call, "] step ", step,
-              " is outside of the schedule, which has ", steps(), " steps");
+Schedule::Place Schedule::place(int64_t step) const {
+  TORCH_CHECK(step >= 0 && step <= steps(), "step ", step, " is outside of the schedule, which has ", steps(),
+              " steps");
   size_t k = 0;
   while (k + 1 < phases_.size() && step >= phases_[k].epochs * steps_per_epoch_) {
     step -= phases_[k].epochs * steps_per_epoch_;
@@ -55,10 +57,12 @@ Schedule::Place Schedule::place(const char* call, int64_t step) const {
   return {k, step};
 }
 
-size_t Schedule::phase(int64_t step) const { return place("phase", step).phase; }
+size_t Schedule::phase(int64_t step) const try { return place(step).phase; } catch (...) {
+  rethrow_from("Schedule::phase");
+}
 
-double Schedule::lr(int64_t step) const {
-  const auto [k, offset] = place("lr", step);
+double Schedule::lr(int64_t step) const try {
+  const auto [k, offset] = place(step);
   const Phase& phase = phases_[k];
   const int64_t unit = options_.on_updates() ? steps_per_epoch_ : 1;
   const int64_t t = options_.on_updates() ? offset : offset / steps_per_epoch_;
@@ -81,6 +85,8 @@ double Schedule::lr(int64_t step) const {
       break;
   }
   return phase.lr;
+} catch (...) {
+  rethrow_from("Schedule::lr");
 }
 
 }  // namespace tpgm

@@ -14,7 +14,7 @@ namespace tpgm {
 
 enum class Sched { kCosine, kStep, kConstant };
 template <>
-struct Words<Sched> {
+struct Keywords<Sched> {
   static constexpr std::pair<Sched, const char*> all[] = {
       {Sched::kCosine, "cosine"}, {Sched::kStep, "step"}, {Sched::kConstant, "constant"}};
 };
@@ -60,7 +60,7 @@ class Schedule {
     size_t phase;
     int64_t step;  // from the beginning of the phase
   };
-  Place place(const char* call, int64_t step) const;
+  Place place(int64_t step) const;
 
   std::vector<Phase> phases_;
   int64_t steps_per_epoch_;

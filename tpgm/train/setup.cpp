@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tpgm/base/call.h"
 #include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"
@@ -26,7 +27,11 @@ namespace fs = std::filesystem;
 std::unique_ptr<Method> make_configured_method(const TrainOptions& options, Classifier& model) {
   const auto* info = find_method(options.method);
   auto texts = options.method_options;
-  TORCH_CHECK(!texts.contains("lp_steps"), "[train] `lp-steps` is the library's; use `lp-epochs`");
+  for (const auto& [name, value] : texts) {
+    const auto* option = info ? info->find(name) : nullptr;
+    TORCH_CHECK(!option || !option->by_loop, "`", option_key(name), "` of ", options.method,
+                " is set by the training loop; leave it out");
+  }
   if (info && info->find("exclude")) {
     auto globs = model.unanchored();
     if (const auto& given = texts["exclude"]; !given.empty()) globs.push_back(given);
@@ -38,9 +43,9 @@ std::unique_ptr<Method> make_configured_method(const TrainOptions& options, Clas
 void check_text_head(const TrainOptions& options) {
   if (!options.head.is(HeadSource::Kind::kText)) return;
   TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
-              "[train] `head` text: an image has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
-  TORCH_CHECK(!options.head_lr, "[train] `head` text has no head of its own for `head-lr`");
-  TORCH_CHECK(options.weights.empty(), "[train] `head` text goes with `checkpoint`, not with `weights`");
+              "`head` text: an image has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
+  TORCH_CHECK(!options.head_lr, "`head` text has no head of its own for `head-lr`");
+  TORCH_CHECK(options.weights.empty(), "`head` text goes with `checkpoint`, not with `weights`");
 }
 
 std::string absolute(const std::string& path) {
@@ -70,22 +75,26 @@ void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<
 void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
   if (const auto* method = find_method(options.method); method && method->probes_first) {
     options.lp_epochs = options.lp_epochs.value_or(options.epochs / 2);
-    TORCH_CHECK(*options.lp_epochs <= options.epochs, "[train] `lp-epochs` ", *options.lp_epochs,
+    TORCH_CHECK(*options.lp_epochs <= options.epochs, "`lp-epochs` ", *options.lp_epochs,
                 " are more than `epochs` ", options.epochs);
     options.lp_lr = options.lp_lr.value_or(options.lr);
-    TORCH_CHECK(options.head_lr.value_or(1) > 0, "[train] `head-lr` 0 with ", options.method,
+    TORCH_CHECK(options.head_lr.value_or(1) > 0, "`head-lr` 0 with ", options.method,
                 ": the head is what its first phase trains");
   } else {
-    TORCH_CHECK(!options.lp_epochs && !options.lp_lr,
-                "[train] `lp-epochs` and `lp-lr` are options of lp-ft, not of ", options.method);
+    std::vector<std::string> probing;
+    for (const auto& other : methods()) {
+      if (other.probes_first) probing.push_back(other.name);
+    }
+    TORCH_CHECK(!options.lp_epochs && !options.lp_lr, "`lp-epochs` and `lp-lr` are options of ",
+                fmt::format("{}", fmt::join(probing, ", ")), ", not of ", options.method);
   }
   if (const int64_t most = options.epochs - options.lp_epochs.value_or(0); options.warmup_epochs > most) {
     notes.push_back(fmt::format("`warmup-epochs` {}: there are only {} epochs", options.warmup_epochs, most));
     options.warmup_epochs = most;
   }
   TORCH_CHECK(options.patience == 0 || data.selection.size() > 0,
-              "[train] `patience` needs selection data: `selection-fraction` 0.1 holds some out");
-  TORCH_CHECK(!options.head_lr || options.lr > 0, "[train] `head-lr` with `lr` 0: that is `method` lp `lr` ",
+              "`patience` needs selection data: `selection-fraction` 0.1 holds some out");
+  TORCH_CHECK(!options.head_lr || options.lr > 0, "`head-lr` with `lr` 0: that is `method` lp `lr` ",
               options.head_lr.value_or(0));
 }
 
@@ -123,9 +132,9 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
 
 }  // namespace
 
-Setup prepare_run(TrainOptions options) {
+Setup prepare_run(TrainOptions options) try {
   Setup setup;
-  TORCH_CHECK(!options.data_dir.empty(), "[train] `data-dir` is needed: the images to train on");
+  TORCH_CHECK(!options.data_dir.empty(), "`data-dir` is needed: the images to train on");
   setup.device = find_device(options.device);
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text_head(options);
@@ -147,11 +156,13 @@ Setup prepare_run(TrainOptions options) {
   decide_open_options(options, setup);
 
   setup.method = make_configured_method(options, *setup.model);
-  TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, "[train] ", options.method,
+  TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, options.method,
               " learns from radius data, and there are none: `radius-fraction` 0.1 holds some out");
   if (!options.weights.empty()) load_start(*setup.model, options, setup.data.classes);
   setup.options = std::move(options);
   return setup;
+} catch (...) {
+  rethrow_from("prepare_run");
 }
 
 }  // namespace tpgm

@@ -1,4 +1,4 @@
-// Steps as they are, and steps from a graph.
+// Eager steps, and steps that are captured in CUDA graphs and replayed.
 #include "tpgm/train/step.h"
 
 #include <ATen/ATen.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "tpgm/core/torch_error.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/nn/precision.h"
 
@@ -29,7 +29,7 @@ void put(const at::Tensor& tensor, at::Tensor& buffer) {
   }
 }
 
-// For the handler of a capture's error: CUDA's own words for a wait name no way out.
+// For the handler of a capture's error: CUDA's own message about a wait names no way out.
 void explain_a_wait() {
   try {
     throw;
@@ -185,7 +185,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
         auto batch = capture->radius_batches.begin();
         take_step([&] { return radius_loss(*batch++); });
       });
-    } catch (...) {  // gradients are in the graph's memory, which nobody has written
+    } catch (...) {  // gradients are in the graph's memory, which was never written
       optimizer_.zero_grad();
       forget();
       explain_a_wait();

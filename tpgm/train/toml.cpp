@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
@@ -60,7 +60,7 @@ class TomlReader {
   }
   std::ptrdiff_t offset() const { return static_cast<std::ptrdiff_t>(std::min(at_, text_.size())); }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\n'; }
-  /// The next character that is not blank; '\n' at the end.
+  // The next character that is not blank; '\n' at the end.
   char next() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
     return peek();
@@ -132,19 +132,19 @@ class TomlReader {
 
 std::vector<TomlItem> parse_toml(std::string_view text) { return TomlReader(text).read(); }
 
-std::vector<TomlItem> read_toml(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
+std::vector<TomlItem> read_toml(const std::filesystem::path& file) try {
   const std::string name = printable(file.string(), kMaxPath);
-  TORCH_CHECK(std::filesystem::is_regular_file(file), "[train] there is no recipe '", name,
+  TORCH_CHECK(std::filesystem::is_regular_file(file), "there is no recipe '", name,
               "'; 'tpgm list recipes' has those that came with this program");
-  TORCH_CHECK(stream, "[train] the recipe '", name, "' cannot be read: is it yours to read?");
-  std::ostringstream text;
-  text << stream.rdbuf();
+  const auto text = read_text(file);
+  TORCH_CHECK(text, "the recipe '", name, "' cannot be read; check its permissions");
   try {
-    return parse_toml(text.str());
+    return parse_toml(*text);
   } catch (const Malformed& malformed) {
-    TORCH_CHECK(false, "[train] '", name, "', ", malformed.reason);
+    TORCH_CHECK(false, "'", name, "', ", malformed.reason);
   }
+} catch (...) {
+  rethrow_from("read_toml");
 }
 
 std::string toml_quoted(const std::string& text) {

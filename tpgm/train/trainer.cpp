@@ -151,7 +151,7 @@ bool Trainer::take_step(StepLoss& loss, double lr) {
   bool updated = false;
   for (int64_t i = 0; i < options_.grad_accum_steps; ++i) {
     const auto batch = train_.next();
-    TORCH_CHECK(batch, "[train] the training data ended before the epoch did");
+    TORCH_CHECK(batch, "[Trainer::run] the training data ended before the epoch did");
     if (batch->indices.empty()) continue;  // none of its images could be read
     const auto [images, targets] =
         mix_batch(*batch, options_, state_.epochs_done, first + i, model_.num_classes());
@@ -187,7 +187,7 @@ void Trainer::stop_for(const StepLoss& loss, const LossSums& sums) {
     where = fmt::format(" (all in {})",
                         log_->save_text("bad_batch", fmt::format("{}\n", fmt::join(places, "\n"))).string());
   const double mean = sums.mean_loss();
-  TORCH_CHECK(false, "[train] step ", loss.step() + 1, ": the loss is ",
+  TORCH_CHECK(false, "[Trainer::run] step ", loss.step() + 1, ": the loss is ",
               std::isnan(mean) ? "nan" : fmt::format("{}", mean), ". The batch: ", first_places(places),
               where, "; ", last_good_state(), ". A smaller `lr`, `clip-grad` 1 or `on-nan` skip may help");
 }
@@ -202,7 +202,7 @@ TrainingStep::RadiusBatch Trainer::next_radius_batch() {
     }
     if (log_) finishing_->note(method_);
   }
-  TORCH_CHECK(radius_, "[train] ", options_.method, " asks for radius data, and there are none");
+  TORCH_CHECK(radius_, "[Trainer::run] ", options_.method, " asks for radius data, and there are none");
   return radius_->next();
 }
 
@@ -247,7 +247,7 @@ std::optional<Accuracy> Trainer::select() {
   EvaluateOptions options;
   options.amp = options_.amp;
   auto accuracy = evaluate(model_, *selection_loader_, options);
-  TORCH_CHECK(accuracy.images > 0, "[train] none of the selection data can be read");
+  TORCH_CHECK(accuracy.images > 0, "[Trainer::run] none of the selection data can be read");
   clock_.count_evaluation(begin);
   return accuracy;
 }
@@ -373,7 +373,7 @@ void Trainer::load_state() {
   const auto saved = log_->load_state();
   if (!saved) return;
   const RunState state = run_state_of(saved->numbers);
-  TORCH_CHECK(state.data == state_.data, "[train] `resume` '", log_->path().string(),
+  TORCH_CHECK(state.data == state_.data, "[Trainer::run] cannot resume '", log_->path().string(),
               "': the training, radius or selection data are not those the run was begun with");
   load_tensors(parts_, saved->tensors, log_->state_path());
   state_ = state;

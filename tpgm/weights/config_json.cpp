@@ -29,7 +29,7 @@ Json parse(std::string_view text) {
   return json;
 }
 
-/// A member that is text; empty if it is missing or something else.
+// A member that is text; empty if it is missing or something else.
 std::string text_of(const Json& json, const char* name) {
   const auto found = json.find(name);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";

@@ -26,8 +26,8 @@ struct Parts {
   Metadata metadata;
 };
 
-// Of a family whose models are files: the checkpoint's tensors, also those of a classifier, go by the model's
-// own names.
+// Loads a model that is a file (a script). The tensors of its checkpoint have the model's own names, also in
+// the checkpoint of a classifier.
 Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedClassifier& result) {
   if (!path.empty()) {
     result.checkpoint.emplace(path);
@@ -62,7 +62,7 @@ Parts load_model(const std::optional<ModelConfig>& wanted, const std::filesystem
   if (weights.has_head()) parts.head = weights.tensors["head.weight"];
   if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
   result.notes = std::move(weights.notes);
-  weights.config.recompute.reset();  // of how to compute, not of what
+  weights.config.recompute.reset();  // it changes how features are computed, not their values
   keys::kModel.set(result.metadata, to_text(weights.config));
   keys::kLayout.set(result.metadata, to_text(weights.layout));
   keys::kView.copy(checkpoint.metadata(), result.metadata);
@@ -95,7 +95,7 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
                                           const LoadOptions& options) {
   TORCH_CHECK(
       parts.head.defined(), checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
-      " has no classification head of its own; make one from text with 'tpgm zeroshot' and give it with "
+      " has no classification head of its own; make a zero-shot head from class names and give it with "
       "`head`, or train one");
   ClassifierOptions own(options.classifier());
   if (keys::kNormalize.of(parts.metadata)) own.normalize(true);

@@ -18,7 +18,7 @@ namespace tpgm {
 enum class Head {
   kCheckpoint,  // the checkpoint's own; an error if it has none, or of another size
   kFresh,
-  kZeroShot,  // a file of `tpgm zeroshot`
+  kZeroShot,  // a file that save_zero_shot() wrote
 };
 
 struct LoadOptions {
@@ -40,10 +40,10 @@ struct LoadedClassifier {
   std::optional<Checkpoint> checkpoint;
 };
 
-/// `model` names the model ("resnet50", "script:model.pt"); empty: the checkpoint says what it is. `checkpoint`
-/// has the weights; for a script it may be empty. A script is a program, so only `model` can name it, never the
-/// metadata of a checkpoint; its sizes come from the metadata unless `model` gives them. Everything is checked
-/// before anything is returned.
+/// `model` names the model ("resnet50", "script:model.pt"); empty: the checkpoint says what it is.
+/// `checkpoint` has the weights; for a script it may be empty. A script is a program, so only `model` can
+/// name it, never the metadata of a checkpoint; its sizes come from the metadata unless `model` gives them.
+/// Everything is checked before anything is returned.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
 

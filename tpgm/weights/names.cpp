@@ -1,4 +1,4 @@
-// Checkpoints recognised by their names, renamed and given back.
+// Recognises layouts by the names of tensors, and renames tensors to ours and back.
 #include "tpgm/weights/names.h"
 
 #include <ATen/ATen.h>
@@ -19,7 +19,7 @@
 namespace tpgm {
 namespace {
 
-// Of two encoders that were trained side by side, the one that is meant.
+// The prefixes of the encoder that is meant, if a file has two that were trained side by side.
 constexpr std::array<std::string_view, 3> kPreferred{"base_encoder.", "student.", "encoder_q."};
 
 const LayoutTable* find_table(Layout layout, const Family& family) {
@@ -103,7 +103,7 @@ at::Tensor theirs_from(const at::Tensor& ours, Form form) {
 struct Match {
   const Rule* rule = nullptr;
   std::vector<std::string> texts;
-  size_t part = 0;  // of q, k, v
+  size_t part = 0;  // which of q, k, v
 };
 
 std::optional<Match> match_theirs(const LayoutTable& table, const std::string& name) {
@@ -227,7 +227,7 @@ Renamed to_ours(const NamedTensors& tensors, const Recognised& recognised) {
       continue;
     }
     const bool open_clip_text = recognised.layout == Layout::kOpenAi && name.starts_with("text.");
-    if (open_clip_text) name.erase(0, 5);  // of newer configurations of open_clip's
+    if (open_clip_text) name.erase(0, 5);  // newer configurations of open_clip have it
     name.insert(0, recognised.missing);
     if (ours && !leftover(name)) {
       insert(name, item.value(), item.key());

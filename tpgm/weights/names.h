@@ -1,5 +1,5 @@
-// Whose names a checkpoint uses: how other libraries call and shape the tensors of our models, in both
-// directions.
+// The layouts of other libraries: recognises the names of a checkpoint, and converts names and shapes of
+// tensors to ours and back.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ enum class Layout {
 };
 
 template <>
-struct Words<Layout> {
+struct Keywords<Layout> {
   static constexpr std::pair<Layout, const char*> all[] = {{Layout::kTpgm, "tpgm"},
                                                            {Layout::kOpenAi, "openai"},
                                                            {Layout::kHuggingFace, "hf"},

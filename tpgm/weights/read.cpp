@@ -1,4 +1,4 @@
-// From a checkpoint to the weights of a model that is known, whole and described.
+// Recognises the model of a checkpoint, completes its sizes, and checks that every tensor is there.
 #include "tpgm/weights/read.h"
 
 #include <ATen/ATen.h>
@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -87,8 +88,8 @@ Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional
   auto found = recognise(checkpoint.names());
   TORCH_CHECK(
       found, "'", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
-      ", are those of no model known here; see 'tpgm list models'. As TorchScript any model can be tuned: "
-      "docs/models.md");
+      ", are those of no model known here; docs/models.md lists those that are. As TorchScript any model can "
+      "be tuned");
   if (!metadata) return *found;
   const auto signature = [](const Family& family) {
     return *family.recognition ? (*family.recognition)->signature : "";
@@ -185,8 +186,8 @@ struct BesideWeights {
   ModelConfig config;
 };
 
-/// What the first config file of the family's layouts in `folder` gives; nothing if there is none, or if it
-/// describes another model.
+// What the first config file of the family's layouts in `folder` gives; nothing if there is none, or if it
+// describes another model.
 std::optional<BesideWeights> read_config_file(const fs::path& folder, const Family& family) {
   for (const LayoutTable& table : layout_tables()) {
     const fs::path path = folder / table.config.name;
@@ -235,16 +236,21 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
     config.heads = 12;
     weights.notes.emplace_back("12 heads are assumed, as MoCo-v3's ViT-S has them; others have 6: heads=6");
   }
-  const bool clip = config.family->has_text(), like_clip = clip || config.pre_norm.value_or(false);
-  if (like_clip && !config.activation) {
-    weights.notes.push_back(
-        fmt::format("{} is assumed, as {}; else give `model` {}:activation={}", clip ? "quick_gelu" : "gelu",
-                    recognised.layout == Layout::kHuggingFace ? "no config.json of CLIP's is beside it"
-                    : clip ? "in OpenAI's models; open_clip's own have gelu"
-                           : "in most of timm's",
-                    config.family->name, clip ? "gelu" : "quick_gelu"));
-  }
+  const auto& sizes = config.family->sizes;
+  const bool assumed = !config.activation && std::any_of(sizes.begin(), sizes.end(), [](const Size& size) {
+    return size.member == Size::Member(&ModelConfig::activation);
+  });
   set_defaults(config);
+  // CLIP's models, and ViTs in its style (with pre_norm), have either activation; other ViTs have GELU.
+  const bool quick = config.activation == Activation::kQuickGelu;
+  if (assumed && (quick || config.pre_norm.value_or(false))) {
+    weights.notes.push_back(
+        fmt::format("{} is assumed, as {}; else give `model` {}:activation={}", to_text(*config.activation),
+                    recognised.layout == Layout::kHuggingFace ? "no config.json of CLIP's is beside it"
+                    : quick ? "in OpenAI's models; open_clip's own have gelu"
+                            : "in most of timm's",
+                    config.family->name, to_text(quick ? Activation::kGelu : Activation::kQuickGelu)));
+  }
 }
 
 ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
@@ -256,7 +262,7 @@ ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>
   TORCH_CHECK(!wanted || wanted->family == recognised.family, "'", checkpoint.path().string(), "' is a ",
               recognised.family->name, " (layout: ", to_text(recognised.layout), "), not a ",
               wanted ? wanted->family->name : "", "; give `model` ", recognised.family->name,
-              " or one of its sizes, see 'tpgm list models'");
+              ", or leave it out");
   Renamed renamed = rename(checkpoint, recognised);
   ModelWeights result;
   result.layout = recognised.layout;

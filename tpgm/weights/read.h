@@ -1,4 +1,4 @@
-// A checkpoint as weights of one of our models: whose it is, what sizes it has, its tensors under our names.
+// Reads a checkpoint as weights of one of our models: its layout, its sizes, and its tensors under our names.
 #pragma once
 
 #include <optional>

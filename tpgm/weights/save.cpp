@@ -17,7 +17,7 @@ Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
   Metadata metadata = options.metadata();
   if (!keys::kFormat.in(metadata)) keys::kFormat.set(metadata, "pt");
   ModelConfig config = weights.config;
-  config.recompute.reset();  // of how to compute, not of what
+  config.recompute.reset();  // it changes how features are computed, not their values
   keys::kModel.set(metadata, to_text(config));
   return metadata;
 }

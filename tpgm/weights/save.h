@@ -1,4 +1,4 @@
-// Weights into files of other libraries.
+// Writes weights in the layouts of other libraries.
 #pragma once
 
 #include <torch/arg.h>

@@ -1,4 +1,4 @@
-// libpng's and libjpeg's writers.
+// Encodes with libpng and libjpeg.
 #include "tpgm/data/formats/encode.h"
 
 #include <c10/util/Exception.h>
@@ -10,30 +10,30 @@
 
 #include <jpeglib.h>
 
+#include "tpgm/base/call.h"
+
 namespace tpgm {
 namespace {
 
-void check_complete(const Image& image, const char* call) {
+void check_complete(const Image& image) {
   TORCH_CHECK((image.channels == 1 || image.channels == 3) && image.width > 0 && image.height > 0 &&
                   image.pixels.size() == static_cast<size_t>(image.width * image.height * image.channels),
-              "[", call, "] expected an image of 1 or 3 channels with all its pixels, got ", image.width, "x",
+              "expected an image of 1 or 3 channels with all its pixels, got ", image.width, "x",
               image.height, "x", image.channels, " and ", image.pixels.size(), " bytes");
 }
 
-[[noreturn]] void png_failed(png_structp, png_const_charp message) {
-  TORCH_CHECK(false, "[encode_png] ", message);
-}
+[[noreturn]] void png_failed(png_structp, png_const_charp message) { TORCH_CHECK(false, message); }
 
 [[noreturn]] void jpeg_failed(j_common_ptr info) {
   char message[JMSG_LENGTH_MAX];
   info->err->format_message(info, message);
-  TORCH_CHECK(false, "[encode_jpeg] ", message);
+  TORCH_CHECK(false, message);
 }
 
 }  // namespace
 
-std::string encode_png(const Image& image) {
-  check_complete(image, "encode_png");
+std::string encode_png(const Image& image) try {
+  check_complete(image);
   std::string bytes;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, png_failed, nullptr);
   png_infop info = png_create_info_struct(png);
@@ -56,10 +56,12 @@ std::string encode_png(const Image& image) {
   for (int64_t y = 0; y < image.height; ++y) png_write_row(png, image.row(y));
   png_write_end(png, info);
   return bytes;
+} catch (...) {
+  rethrow_from("encode_png");
 }
 
-std::string encode_jpeg(const Image& image, int quality) {
-  check_complete(image, "encode_jpeg");
+std::string encode_jpeg(const Image& image, int quality) try {
+  check_complete(image);
   jpeg_compress_struct jpeg;
   jpeg_error_mgr errors;
   unsigned char* data = nullptr;
@@ -89,6 +91,8 @@ std::string encode_jpeg(const Image& image, int quality) {
   }
   jpeg_finish_compress(&jpeg);
   return {reinterpret_cast<char*>(data), size};
+} catch (...) {
+  rethrow_from("encode_jpeg");
 }
 
 }  // namespace tpgm

@@ -34,7 +34,7 @@ class DecodedImage : public ImageDecoder {
   std::shared_ptr<const Image> image_;
 };
 
-/// A format that is not read, for errors.
+// A format that is not read, for errors.
 struct Signature {
   std::string_view start;
   const char* name;
@@ -61,7 +61,7 @@ EncodedImage::EncodedImage(std::string_view encoded, int64_t max_pixels)
     : format_(open(encoded, max_pixels)) {}
 
 EncodedImage::EncodedImage(std::shared_ptr<const Image> decoded) {
-  TORCH_CHECK(decoded && decoded->channels == 3, "[Image] expected an image of 3 channels");
+  TORCH_CHECK(decoded && decoded->channels == 3, "[EncodedImage] expected an image of 3 channels");
   format_ = std::make_unique<DecodedImage>(std::move(decoded));
 }
 
@@ -75,7 +75,7 @@ namespace {
 void check_box(const Box& box, const ImageDecoder& encoded) {
   TORCH_CHECK(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
                   box.width <= encoded.width - box.left && box.height <= encoded.height - box.top,
-              "[Image] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,
+              "[EncodedImage] the box at (", box.left, ", ", box.top, ") of ", box.width, " x ", box.height,
               " is not inside the image of ", encoded.width, " x ", encoded.height);
 }
 

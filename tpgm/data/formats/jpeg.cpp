@@ -131,12 +131,12 @@ class Jpeg : public ImageDecoder {
     jpeg_start_decompress(&info_);
   }
 
-  // Of what start() makes. libjpeg skips blocks that nobody asks for; next to them it smooths colours as at
-  // the edge of an image, which a margin keeps out of the result.
+  // Reads a part of the image that start() began to decode. libjpeg skips the blocks outside of the part and
+  // smooths colours next to them as at the edge of an image; a margin keeps that out of the result.
   Image read(const Box& box) {
     constexpr int64_t kMargin = 2;
     JDIMENSION left = 0, row_width = info_.output_width;
-    // Of a progressive file with scans missing, blocks are smoothed from two blocks away.
+    // In a progressive file with missing scans, blocks are smoothed from two blocks away.
     if (!info_.progressive_mode && box.width < row_width) {
       left = static_cast<JDIMENSION>(std::max<int64_t>(box.left - kMargin, 0));
       row_width =

@@ -1,4 +1,4 @@
-// Faces found, judged, chosen, drawn and written.
+// Finds and chooses font faces, draws their glyphs, and writes the data set.
 #include "tpgm/data/glyphs/glyphs.h"
 
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// In the place of font.cpp where FreeType is not installed.
+// Replaces font.cpp in a build without FreeType.
 #include <c10/util/Exception.h>
 
 #include "tpgm/data/glyphs/font.h"

@@ -87,7 +87,7 @@ bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
   return true;
 }
 
-// The number of each label; fills in `classes` where nobody has listed them.
+// The number of each label; fills in `classes` if no file has listed them.
 std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels, bool positions,
                                              std::vector<std::string>& classes, const fs::path& first) {
   std::map<std::string, int32_t> numbers;

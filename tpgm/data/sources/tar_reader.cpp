@@ -1,4 +1,4 @@
-// Headers of tar, of which no word is believed.
+// Parses the headers of tars, and checks every field.
 #include "tpgm/data/sources/tar_reader.h"
 
 #include <charconv>

@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMostCurves = 14;  // that a plot can tell apart
 
-/// Rows that differ in one numeric setting, by its value.
+// Rows that differ in one numeric setting, by its value.
 struct Curve {
   std::string key;
   std::vector<const ReportRow*> rows;
@@ -106,7 +106,7 @@ std::string point_label(const Curve& curve, const ReportRow& row) {
   return fmt::format("{}={:g}", curve.key == "mu" ? "μ" : curve.key, value);
 }
 
-/// Where rows lie in the plane.
+// Where rows lie in the plane.
 class Plane {
  public:
   explicit Plane(const RunSet& runs) : rows_(summary_rows(runs)), first_(runs.rows.data()) {
@@ -276,7 +276,7 @@ Section training_section(const RunSet& runs) {
   if (!accuracy.series.empty()) {
     section.blocks.emplace_back(to_figure(
         "selection-accuracy",
-        "After each epoch, before what a method does at the end. The best epoch is what is kept." + note,
+        "After each epoch, before the final projection of a method. The best epoch is what is kept." + note,
         accuracy));
   } else {
     section.blocks.emplace_back(Paragraph{"There were no selection data to score epochs on."});

@@ -12,19 +12,16 @@
 #include "tpgm/data/formats/encode.h"
 #include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/resize.h"
-#include "tpgm/io/safetensors.h"
 #include "tpgm/report/sections/sections.h"
 
 namespace tpgm {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kMostImages = 16, kMostAnswers = 5;
 constexpr int64_t kLargest = 96;          // pixels of a side
 constexpr size_t kMostBytes = 32 * 1024;  // of a file that is shown as it is
 
-/// What each of the rows takes each image of each test for.
+// A row, and its predictions for the images of each test.
 struct Player {
   const ReportRow* row;
   NamedTensors predictions;
@@ -40,21 +37,18 @@ std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& t
   std::vector<Player> players;
   std::vector<std::string> order;
   for (const auto* row : main_rows(runs)) {
-    const fs::path file = predictions_of(row->run().path);
-    if (!fs::exists(file)) continue;
+    auto predictions = read_predictions(row->run().path);
+    if (!predictions) continue;
     // Numbers of classes mean the same where the classes are in one order.
-    const auto classes = keys::kClasses.of(SafetensorsFile(weights_of(row->run().path)).metadata());
-    if (players.empty()) order = classes;
-    if (classes != order) continue;
-    Player player{row, SafetensorsFile(file).tensors()};
+    if (players.empty()) order = predictions->classes;
+    if (predictions->classes != order) continue;
     const bool same = std::all_of(tests.begin(), tests.end(), [&](const TestSet& test) {
-      const auto* found = player.predictions.find(test.name);
-      return found && found->scalar_type() == at::kInt && found->dim() == 1 &&
-             found->size(0) == test.subset.size();
+      const auto* found = predictions->tests.find(test.name);
+      return found && found->size(0) == test.subset.size();
     });
-    if (same) players.push_back(std::move(player));
+    if (same) players.push_back({row, std::move(predictions->tests)});
   }
-  // The main characters, then others as far as there is room.
+  // TPGM and what it is compared with come first, then others as far as there is room.
   std::stable_partition(players.begin(), players.end(),
                         [](const Player& player) { return player.row->kind != RowKind::kOther; });
   if (players.size() > kMostAnswers)
@@ -64,7 +58,7 @@ std::vector<Player> players_of(const RunSet& runs, const std::vector<TestSet>& t
   return players;
 }
 
-// By whom the images are chosen: the model before, fine-tuned, and ours; or else whoever is there.
+// The models by which images are chosen: pre-trained, fine-tuned, and TPGM or WISE; or else the first ones.
 std::vector<const Player*> judges_of(const std::vector<Player>& players) {
   std::vector<const Player*> judges;
   const auto add = [&](std::initializer_list<RowKind> kinds) {
@@ -104,7 +98,7 @@ std::string thumbnail(const Samples& samples, int64_t index) {
   }
 }
 
-/// Images about which the judges are correct and wrong in the same way, test by test.
+// Images about which the judges are correct and wrong in the same way, test by test.
 struct Kind {
   std::vector<bool> correct;                // of each judge
   std::vector<std::vector<size_t>> images;  // of each test, by their places in it
@@ -207,8 +201,7 @@ Section image_section(const RunSet& runs, Origins& origins) {
   if (judges.size() < 2)
     return say(
         "Fewer than two of the methods left predictions for these images (predictions.safetensors in their "
-        "run "
-        "folders, which older runs did not write).");
+        "run folders, which older runs did not write).");
 
   const auto kinds = kinds_of(judges, tests);
   int64_t all = 0;
@@ -238,8 +231,7 @@ Section image_section(const RunSet& runs, Origins& origins) {
   }
   if (gallery.images.empty()) return section;
   say("Some of every kind, from every test in turn, out of distribution first, and each time the middle one "
-      "of "
-      "those that are left: nobody picked them. The first seed of each method.");
+      "of those that are left; none is picked by hand. The first seed of each method.");
   section.blocks.emplace_back(std::move(gallery));
   return section;
 }

@@ -26,10 +26,10 @@ constexpr size_t kMostColumns = 64, kMostMapRows = 40, kMostLines = 12, kMostPlo
 constexpr double kStill = 1e-6;  // of the longest way: what moved less did not, but for rounding
 constexpr double kWide = 30;     // a spread that takes a logarithmic axis
 
-/// Which block each tensor belongs to, from input to output.
+// Which block each tensor belongs to, from input to output.
 class Blocks {
  public:
-  /// Without a model they are read off the names.
+  // Without a model they are read off the names.
   Blocks(const Classifier* model, const std::vector<std::string>& names) {
     if (model) globs_ = model->block_globs();
     for (const auto& name : names) {
@@ -53,7 +53,7 @@ class Blocks {
   const std::vector<std::string>& names() const { return names_; }
   size_t place(const std::string& tensor) const { return places_.at(find(tensor)); }
 
-  /// The mean over each block's tensors; NaN of one without any.
+  // The mean over each block's tensors; NaN of one without any.
   std::vector<double> means(const std::vector<std::string>& tensors,
                             const std::vector<double>& values) const {
     std::vector<double> sums(names_.size()), counts(names_.size());
@@ -102,7 +102,7 @@ Distances distances(const Origin& origin, const fs::path& best) {
   return result;
 }
 
-/// What a run's radii.json has for figures.
+// What a run's radii.json has for figures.
 struct Recorded {
   std::vector<std::string> names;
   std::vector<double> at;  // steps of the finish, or of training
@@ -156,13 +156,9 @@ std::vector<double> constant(size_t count, double value) { return std::vector<do
 }  // namespace
 
 const Origin& Origins::of(const FinishedRun& run) {
-  TrainOptions options = run.options;
   // The anchor itself, as prepare_run() makes it before any method sees it.
-  options.method = "ft";
-  options.method_options.clear();
-  options.weights.clear();
-  options.lp_epochs.reset();
-  options.lp_lr.reset();
+  TrainOptions options = make_options(without(to_settings(run.options), Trait::kPerRun));
+  options.seed = run.options.seed;
   options.epochs = options.warmup_epochs = options.patience = 0;
   options.device = c10::kCPU;
   Settings key = only(to_settings(run.options), Trait::kModel | Trait::kData);

@@ -139,7 +139,7 @@ std::string subtitle_of(const RunSet& runs) {
 }  // namespace
 
 std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, const std::string& title) {
-  TORCH_CHECK(!runs.rows.empty(), "[report] there are no runs to report on");
+  TORCH_CHECK(!runs.rows.empty(), "[write_report] there are no runs to report on");
   const auto table = table_of(runs);
   Origins origins;
   Page page{title,
