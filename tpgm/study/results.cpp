@@ -51,6 +51,8 @@ double ResultRow::average(bool id) const {
 std::vector<Score> scores_of(const std::vector<RunResult>& results) {
   std::vector<Score> scores;
   for (const auto& result : results) {
+    TORCH_CHECK(result.tests.size() == results.front().tests.size(),
+                "[scores_of] runs of one row were tested on different data");
     for (size_t i = 0; i < result.tests.size(); ++i) {
       const auto& test = result.tests[i];
       if (&result == &results.front()) scores.push_back({test.name, test.id, {}});

@@ -271,7 +271,12 @@ Section ratio_section(const RunSet& runs, Origins& origins) {
     Recorded recorded(row.run().path);
     if (!recorded.ratios.empty()) found.emplace_back(&row, std::move(recorded));
   }
-  std::erase_if(found, [&](const auto& each) { return each.second.names != found.front().second.names; });
+  const size_t with_ratios = found.size();
+  if (!found.empty()) {
+    const auto first = found.front().second.names;
+    std::erase_if(found, [&](const auto& each) { return each.second.names != first; });
+  }
+  const size_t others = with_ratios - found.size();  // of another model, or with other exclusions
   if (found.empty()) {
     section.blocks.emplace_back(Paragraph{"No method here has a ratio for each layer (TPGM and FTP have)."});
     return section;
@@ -312,6 +317,7 @@ Section ratio_section(const RunSet& runs, Origins& origins) {
       by_tensor ? "" : " Of a block the mean over its tensors.");
   if (wise) caption += " WISE, which has one ratio for all layers, is there for comparison.";
   if (all > kMostMapRows) caption += fmt::format(" Of {} runs the first {}.", all, kMostMapRows);
+  if (others > 0) caption += fmt::format(" Runs with other tensors are left out: {}.", others);
   section.blocks.emplace_back(to_figure("ratios", caption, map));
   return section;
 }
@@ -345,8 +351,10 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     for (size_t b = 0; b < blocks.names().size(); b += stride) {
       Series series{blocks.names()[b], {}, {}};
       for (size_t t = 0; t < recorded.at.size(); ++t) {
+        const double mean = blocks.means(recorded.names, recorded.radii[t])[b];
+        if (!std::isfinite(mean)) continue;
         series.x.push_back(recorded.at[t]);
-        series.y.push_back(blocks.means(recorded.names, recorded.radii[t])[b]);
+        series.y.push_back(mean);
       }
       plot.series.push_back(std::move(series));
     }
