@@ -17,6 +17,7 @@
 #include "tpgm/checkpoints/compare.h"
 #include "tpgm/io/file.h"
 #include "tpgm/report/plot.h"
+#include "tpgm/weights/align.h"
 
 namespace tpgm::tools {
 namespace {
@@ -156,9 +157,11 @@ int inspect(const InspectArguments& args) {
     }
     plot = std::make_unique<AtomicFile>(args.plot);
   }
+  const auto alignment = align_layouts(a, b);
   if (!args.json) {
     print_notes("inspect", a);
     print_notes("inspect", b);
+    for (const auto& note : alignment.notes) say(fmt::format("tpgm inspect: {}\n", note));
   }
   Comparison comparison;
   {

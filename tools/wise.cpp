@@ -14,6 +14,7 @@
 #include "tpgm/base/shell.h"
 #include "tpgm/checkpoints/merge.h"
 #include "tpgm/checkpoints/provenance.h"
+#include "tpgm/weights/align.h"
 
 namespace tpgm::tools {
 namespace {
@@ -100,7 +101,7 @@ std::string command_text(const Checkpoint& pretrained, const Checkpoint& finetun
 
 int wise(const WiseArguments& args) {
   MergeOptions options;
-  options.ratios(parse_ratios(args.ratio)).exclude(args.exclude);
+  options.ratios(parse_ratios(args.ratio));
   for (const auto& text : args.filters) {
     options.filters().push_back(parse_filter(text));
   }
@@ -112,6 +113,11 @@ int wise(const WiseArguments& args) {
   }
   print_notes("wise", pretrained);
   print_notes("wise", finetuned);
+  const auto alignment = align_layouts(pretrained, finetuned);
+  for (const auto& note : alignment.notes) say(fmt::format("tpgm wise: {}\n", note));
+  auto exclude = args.exclude;  // a part that only FT has is copied, and one that only PRE has dropped
+  exclude.insert(exclude.end(), alignment.own_parts.begin(), alignment.own_parts.end());
+  options.exclude(exclude);
 
   const fs::path output = args.output;
   const bool sweep = args.ratio.find_first_of(":,") != std::string::npos;

@@ -282,6 +282,26 @@ class Eval(TwoCheckpoints):
         self.assertEqual(os.listdir(self.folder), ["names.txt"])
 
 
+class DownloadAndRun(TwoCheckpoints):
+    """A checkpoint under another library's names, and a run that began from it."""
+
+    def test_inspect_and_wise(self):
+        theirs, run, merged = (self.folder / name for name in ("theirs.safetensors", "run", "merged.safetensors"))
+        self.run_ok("convert", self.pre, "-o", theirs, "--to", "torchvision")
+        self.run_ok("train", "--checkpoint", theirs, "--data-dir", self.pacs, "--train", "photo", "--epochs", "1",
+                    "--batch-size", "4", "--lr", "1e-3", "-o", run)
+        found = json.loads(self.run_ok("inspect", theirs, run, "--json").stdout)
+        self.assertGreater(len(found["tensors"]), 20)
+        self.assertTrue(any(each["l2"] > 0 for each in found["tensors"]))
+        self.assertEqual([name for name in found["only_a"] + found["only_b"] if not name.startswith("head.")], [])
+        self.assertIn("differ; both get ours", self.run_ok("wise", theirs, run, "-o", merged, "--ratio", "0").stderr)
+        # With ratio 0 the backbone is the download's; the head is the run's, or the same.
+        before, after = parameters(self.pre), parameters(merged)
+        self.assertEqual(after["backbone.layer1.0.conv1.weight"],
+                         before.get("layer1.0.conv1.weight", before.get("backbone.layer1.0.conv1.weight")))
+        self.run_ok("eval", merged, "--data-dir", self.pacs, "--test", "photo")
+
+
 class Project(TwoCheckpoints):
     def arguments(self, **changes):
         options = {"anchor": self.pre, "checkpoint": self.ft, "model": SMALL, "radius_data": self.pacs, "part": "photo",

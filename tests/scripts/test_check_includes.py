@@ -39,7 +39,7 @@ class CheckIncludes(unittest.TestCase):
             "nn": ["base", "core", "kernels"],
             "models": ["base", "core", "io", "nn"],
             "text": ["base", "io", "nn", "models"],
-            "weights": ["base", "io", "nn", "models", "text"],
+            "weights": ["base", "io", "checkpoints", "nn", "models", "text"],
             "data": ["base", "io"],
             "train": ["base", "core", "io", "methods", "nn", "models", "text", "weights", "data"],
             "report": ["base"],

@@ -59,6 +59,9 @@ class Checkpoint {
   at::Tensor slice(const std::string& name, int64_t begin, int64_t count) const;
   NamedTensors tensors() const;
 
+  /// Replaces all tensors and their names, by those of another layout, say. The files and the metadata stay.
+  void set_tensors(const NamedTensors& tensors);
+
   /// The prefix that was removed from all names, or empty.
   const std::string& prefix() const noexcept { return prefix_; }
   /// Puts the prefix back, or its last `length` bytes, for models whose own names have it.
@@ -68,6 +71,7 @@ class Checkpoint {
   struct Place {
     size_t file;  // in mappings_
     TensorEntry entry;
+    at::Tensor tensor = {};  // in place of the file's, after set_tensors(): contiguous
   };
 
   struct Reading;  // shared by all files of a checkpoint while they are read

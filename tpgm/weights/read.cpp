@@ -299,6 +299,17 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   return parse_model(text);
 }
 
+RenamedWeights rename_weights(const Checkpoint& checkpoint) try {
+  const auto recognised = recognise_or_refuse(checkpoint, model_of(checkpoint));
+  auto renamed = rename(checkpoint, recognised);
+  RenamedWeights result{recognised.family, recognised.layout,
+                        with_tower(renamed.tensors, *recognised.family)};
+  add_counters(result.tensors, renamed.notes);
+  return result;
+} catch (...) {
+  rethrow_from("rename_weights");
+}
+
 ModelWeights read_weights(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) try {
   const std::string file = fmt::format("'{}'", printable(checkpoint.path().string(), kMaxPath));
   try {

@@ -39,6 +39,15 @@ struct ModelWeights {
 ModelWeights read_weights(const Checkpoint& checkpoint,
                           const std::optional<ModelConfig>& wanted = std::nullopt);
 
+/// The family that names and metadata show, and the tensors under our names as in ModelWeights::tensors.
+/// Sizes are not looked at. Throws like read_weights().
+struct RenamedWeights {
+  const Family* family = nullptr;
+  Layout layout = Layout::kTpgm;
+  NamedTensors tensors{"Tensor"};
+};
+RenamedWeights rename_weights(const Checkpoint& checkpoint);
+
 /// What the metadata of a checkpoint of ours says of its model ("tpgm.model"); nothing if it says nothing.
 std::optional<ModelConfig> model_of(const Checkpoint& checkpoint);
 
