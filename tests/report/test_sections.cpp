@@ -234,7 +234,7 @@ TEST_F(Sections, PlaneOfWiseWithoutWhatItJoins) {
             "series,x,y,label\n"
             "WISE,65,40,0.3\n"
             "WISE,75,40,0.7\n"
-            "Pre-trained,50,45,Pre-trained\n"
+            "Random head,50,45,Random head\n"
             "FT,80,30,FT\n");
   EXPECT_FALSE(test::contains(figure(section).caption, "through"));
 }
@@ -793,6 +793,12 @@ TEST_F(Sections, ReportHasTablesFiguresAndRecipes) {
         std::string(
             "<summary>FT lr=0.25: what differs from it</summary>\n<pre tabindex=\"0\">\nlr = 0.25\n</pre>")})
     EXPECT_HAS(html, part);
+  // One row of a method comes first; both are behind it.
+  EXPECT_HAS(html, "<summary>All 2 rows</summary>");
+  EXPECT_LT(html.find("<h2 id=\"section-1\">Summary</h2>"), html.find("id=\"figure-plane\""));
+  EXPECT_LT(html.find("id=\"figure-plane\""), html.find("<h2 id=\"section-2\">Results</h2>"));
+  EXPECT_HAS(
+      html, fmt::format("<pre tabindex=\"0\">\ntpgm train -c {}/recipe.toml -o again\n</pre>", weights("b")));
   // Again, over it: the same bytes.
   write_report(set, page, "A title");
   EXPECT_EQ(test::read_bytes(page), html);

@@ -59,6 +59,13 @@ TEST_F(RunSets, AreNamedAndOrderedAsMethodsAre) {
   EXPECT_FALSE(set.rows[2].is_anchor());
 }
 
+TEST_F(RunSets, AHeadThatWasNotTrainedIsNamed) {
+  run("1", {});
+  run("2", {{"epochs", "0"}, {"head", "fresh"}});
+  EXPECT_EQ(names(), (std::vector<std::string>{"Random head", "FT"}));
+  EXPECT_TRUE(load().rows[0].is_anchor());
+}
+
 TEST_F(RunSets, AreToldApartByTheFewestSettings) {
   run("a", {{"lr", "0.01"}, {"opt", "sgd"}});
   run("b", {{"lr", "0.02"}, {"opt", "sgd"}});

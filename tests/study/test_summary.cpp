@@ -54,6 +54,14 @@ TEST(Summary, TpgmIsWorse) {
             "differences below about 0.8 points in and 1.4 out of distribution are noise.");
 }
 
+TEST(Summary, NothingIsComparedWithARandomHead) {
+  const auto text = summary({row("Random head", RowKind::kRandomHead, 10, 11),
+                             row("FT", RowKind::kFt, 95, 66), row("TPGM", RowKind::kTpgm, 92, 61)});
+  EXPECT_HAS(text, "Random head is the pre-trained model under a head that was not trained");
+  EXPECT_FALSE(test::contains(text, "gained"));
+  EXPECT_HAS(text, "3.0 and 5.0 points below FT");
+}
+
 TEST(Summary, WiseIsJudgedByItsBestPoint) {
   const auto beside = [](double id) {
     return summary({row("WISE 0.2", RowKind::kWise, 80, 60), row("WISE 0.5", RowKind::kWise, 84, 56),

@@ -65,9 +65,6 @@ thead tr:last-child th{border-bottom:1px solid var(--ink)}
 .groups span{display:block;border-bottom:1px solid var(--rule);padding-bottom:.2rem}
 .ruled th,.ruled td{border-top:1px solid var(--rule)}
 tbody tr:hover th,tbody tr:hover td{background:var(--box)}
-.marked{position:relative}
-th.marked{position:sticky}
-.marked strong::after{content:"*";position:absolute}
 .long{white-space:normal;min-width:15rem;max-width:26rem;text-align:left}
 .images{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:1.5rem 1.1rem;margin-top:.8rem}
 .image{font-size:.84rem;line-height:1.35;min-width:0}
@@ -217,6 +214,11 @@ class Writer {
   void write(const Paragraph& paragraph) { html_ += fmt::format("<p>{}</p>\n", escaped(paragraph.text)); }
 
   void write(const Table& table) { html_ += to_html(table); }
+
+  void write(const FoldedTable& folded) {
+    html_ += fmt::format("<details>\n<summary>{}</summary>\n{}</details>\n", escaped(folded.title),
+                         to_html(folded.table));
+  }
 
   void write(const Figure& figure) {
     check(figure, ids_);

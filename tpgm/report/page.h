@@ -56,7 +56,13 @@ struct Gallery {
   std::vector<GalleryImage> images;
 };
 
-using Block = std::variant<Paragraph, Table, Figure, Gallery, Code>;
+/// A table of which only the title is seen until one opens it; on paper all of it.
+struct FoldedTable {
+  std::string title;
+  Table table;
+};
+
+using Block = std::variant<Paragraph, Table, FoldedTable, Figure, Gallery, Code>;
 
 struct Section {
   std::string title;

@@ -232,6 +232,9 @@ class Drawing {
     y_ = axis_of(ys, plot.log_y, false, narrow ? 4 : 5);
     if (plot.x_names.empty()) {
       x_ = axis_of(xs, plot.log_x, true, narrow ? 5 : 7);
+      const auto whole = [](double x) { return x == std::round(x); };
+      if (std::all_of(xs.begin(), xs.end(), whole) && std::any_of(x_.ticks.begin(), x_.ticks.end(), whole))
+        std::erase_if(x_.ticks, [&](double tick) { return !whole(tick); });  // there is no epoch 1.5
     } else {
       x_ = {-0.5, static_cast<double>(plot.x_names.size()) - 0.5, false, {}};
     }

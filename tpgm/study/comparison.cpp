@@ -176,13 +176,7 @@ Table to_table(const PaperComparison& comparison) {
     table.rows.push_back(std::move(difference));
   }
   for (size_t column = 0; values.size() > 1 && column < values.front().size(); ++column) {
-    double most = -std::numeric_limits<double>::infinity();
-    for (const auto& numbers : values) most = numbers[column] > most ? numbers[column] : most;
-    for (size_t row = 0; row < values.size(); ++row) {
-      // As it is printed: equals are all best.
-      if (std::isfinite(values[row][column]) && text(values[row][column]) == text(most))
-        table.marked.emplace_back(lines[row], column + 1);
-    }
+    if (const auto row = best_of_column(values, column)) table.marked.emplace_back(lines[*row], column + 1);
   }
   return table;
 }

@@ -64,6 +64,17 @@ std::vector<Score> scores_of(const std::vector<RunResult>& results) {
   return scores;
 }
 
+std::optional<size_t> best_of_column(const std::vector<std::vector<double>>& rows, size_t column) {
+  std::optional<size_t> best;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (std::isfinite(rows[row][column]) && (!best || rows[row][column] > rows[*best][column])) best = row;
+  }
+  const auto alike = std::count_if(rows.begin(), rows.end(), [&](const auto& row) {
+    return best && percent(row[column]) == percent(rows[*best][column]);
+  });
+  return alike == 1 ? best : std::nullopt;
+}
+
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
                     const std::vector<std::pair<std::string, std::string>>& titles, size_t reference) try {
   Table table;
@@ -125,15 +136,7 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
     table.rows.push_back(std::move(cells));
   }
   for (size_t column = 0; rows.size() > 1 && column < numbers.front().size(); ++column) {
-    std::string best;  // as it is printed: equals are all best
-    double most = -std::numeric_limits<double>::infinity();
-    for (const auto& values : numbers) {
-      if (values[column] > most) most = values[column], best = percent(values[column]);
-    }
-    for (size_t row = 0; row < numbers.size(); ++row) {
-      if (std::isfinite(numbers[row][column]) && percent(numbers[row][column]) == best)
-        table.marked.emplace_back(row, column + 1);
-    }
+    if (const auto row = best_of_column(numbers, column)) table.marked.emplace_back(*row, column + 1);
   }
   return table;
 } catch (...) {

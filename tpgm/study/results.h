@@ -31,8 +31,11 @@ struct ResultRow {
 /// The scores of the runs of one row, one run for each seed.
 std::vector<Score> scores_of(const std::vector<RunResult>& results);
 
+/// The row with the largest number in a column; nothing without numbers, or if another is printed alike.
+std::optional<size_t> best_of_column(const std::vector<std::vector<double>>& rows, size_t column);
+
 /// Columns: in-distribution tests, other tests, averages, and changes in per cent relative to the row
-/// `reference`. All rows must have the same tests. The best of each column is marked. `titles` replace the
+/// `reference`. All rows must have the same tests. The best of each column is marked, unless several are. `titles` replace the
 /// names of tests.
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption = "",
                     const std::vector<std::pair<std::string, std::string>>& titles = {},

@@ -88,10 +88,10 @@ Settings identity_of(const TrainOptions& options, int depth) {
 RowKind kind_of(const TrainOptions& options) {
   const auto* method = find_method(options.method);
   const auto role = method ? method->role : MethodRole::kOther;
-  if (role == MethodRole::kBaseline && options.epochs == 0 && options.weights.empty())
-    return options.head.is(HeadSource::Kind::kFresh) || options.head.is(HeadSource::Kind::kCheckpoint)
-               ? RowKind::kPretrained
-               : RowKind::kZeroShot;
+  if (role == MethodRole::kBaseline && options.epochs == 0 && options.weights.empty()) {
+    if (options.head.is(HeadSource::Kind::kFresh)) return RowKind::kRandomHead;
+    return options.head.is(HeadSource::Kind::kCheckpoint) ? RowKind::kPretrained : RowKind::kZeroShot;
+  }
   switch (role) {
     case MethodRole::kBaseline:
       return RowKind::kFt;
@@ -115,6 +115,7 @@ size_t method_place(const TrainOptions& options) {
 std::string name_of(const ReportRow& row) {
   if (row.kind == RowKind::kZeroShot) return "Zero-shot";
   if (row.kind == RowKind::kPretrained) return "Pre-trained";
+  if (row.kind == RowKind::kRandomHead) return "Random head";
   const auto& options = row.run().options;
   const auto title = methods().at(method_place(options)).title;
   if (row.kind == RowKind::kWise) return fmt::format("{} {:g}", title, method_number(options, "ratio"));
@@ -125,7 +126,7 @@ std::string name_of(const ReportRow& row) {
 // Where a row stands, and rows of one method among each other.
 std::tuple<size_t, double> rank(const ReportRow& row) {
   if (row.kind == RowKind::kZeroShot) return {0, 0};
-  if (row.kind == RowKind::kPretrained) return {1, 0};
+  if (row.kind == RowKind::kPretrained || row.kind == RowKind::kRandomHead) return {1, 0};
   const auto& options = row.run().options;
   const double number = row.kind == RowKind::kWise    ? method_number(options, "ratio")
                         : row.kind == RowKind::kTpgmC ? method_number(options, "mu")

@@ -29,7 +29,9 @@ struct ReportRow {
   const FinishedRun& run() const { return runs.front(); }
   const std::string& method() const { return run().options.method; }
   /// True if the row is the anchor itself: nothing was trained or projected.
-  bool is_anchor() const { return kind == RowKind::kZeroShot || kind == RowKind::kPretrained; }
+  bool is_anchor() const {
+    return kind == RowKind::kZeroShot || kind == RowKind::kPretrained || kind == RowKind::kRandomHead;
+  }
 };
 
 struct RunSet {

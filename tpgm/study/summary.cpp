@@ -239,6 +239,12 @@ std::string summary(const std::vector<SummaryRow>& all) {
     sentences.push_back(fmt::format("Fine-tuning{} {}.", ft->name == "FT" ? "" : " (" + ft->name + ")",
                                     changed(differences(*before, *ft, noise))));
 
+  if (const SummaryRow* random = before ? nullptr : chosen(rows, RowKind::kRandomHead))
+    sentences.push_back(
+        fmt::format("{} is the pre-trained model under a head that was not trained, so fine-tuning is not "
+                    "compared with it.",
+                    random->name));
+
   const SummaryRow* last = nullptr;  // of ours
   for (const RowKind kind : {RowKind::kTpgm, RowKind::kTpgmC}) {
     const SummaryRow* ours = chosen(rows, kind);

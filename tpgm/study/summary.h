@@ -10,8 +10,9 @@
 
 namespace tpgm {
 
-/// The role of a row in the comparison.
-enum class RowKind { kZeroShot, kPretrained, kFt, kWise, kTpgm, kTpgmC, kOther };
+/// The role of a row in the comparison. kRandomHead is the pre-trained model under a fresh head that was not
+/// trained: its accuracy is chance, so that nothing is compared with it.
+enum class RowKind { kZeroShot, kPretrained, kRandomHead, kFt, kWise, kTpgm, kTpgmC, kOther };
 
 struct SummaryRow {
   std::string name;

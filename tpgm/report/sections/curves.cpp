@@ -179,7 +179,7 @@ void add_finite(std::vector<Series>& all, const std::string& name, const std::ve
 }  // namespace
 
 Section plane_section(const RunSet& runs) {
-  Section section{"In distribution and out of it", {}};
+  Section section{"ID and OOD accuracy", {}};
   const auto& scores = runs.rows.front().scores;
   for (const bool id : {true, false}) {
     if (std::none_of(scores.begin(), scores.end(), [&](const Score& score) { return score.id == id; })) {
@@ -200,7 +200,7 @@ Section plane_section(const RunSet& runs) {
   std::stable_partition(rest.begin(), rest.end(),
                         [](const auto* row) { return row->kind != RowKind::kOther; });
   const Plane plane(runs);
-  Plot plot{.title = "Accuracy in distribution and out of it",
+  Plot plot{.title = "ID and OOD accuracy",
             .x_label = "ID accuracy (%)",
             .y_label = "OOD average (%)",
             .height = 400,

@@ -1,4 +1,4 @@
-// Runs as a page: the table first, then the sections, then how to do it again.
+// Runs as a page: the summary first, then the results, the sections, and what reproduces them.
 #include "tpgm/report/sections/run_report.h"
 
 #include <c10/util/Exception.h>
@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/report/sections/sections.h"
@@ -18,22 +19,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Table table_of(const RunSet& runs) {
+// The results of some rows of a report; Δ is relative to the same row as in the table of all.
+Table table_of(const RunSet& runs, const std::vector<const ReportRow*>& chosen) {
   std::vector<ResultRow> rows;
   std::set<size_t> seeds;
-  for (const auto& row : runs.rows) {
-    rows.push_back({row.name, row.scores});
+  size_t reference = 0;
+  for (const auto* row : chosen) {
+    if (row == &runs.rows[runs.reference]) reference = rows.size();
+    rows.push_back({row->name, row->scores});
     for (auto& score : rows.back().scores) score.test = printable(score.test);
-    seeds.insert(row.runs.size());
+    seeds.insert(row->runs.size());
   }
   std::string caption = "Top-1 accuracy (%)";
   if (*seeds.rbegin() > 1)
     caption += fmt::format(": mean (standard deviation) over {} seeds",
                            seeds.size() == 1 ? fmt::format("{}", *seeds.begin())
                                              : fmt::format("{} to {}", *seeds.begin(), *seeds.rbegin()));
-  if (runs.rows.size() > 1)
-    caption += fmt::format(", the best marked; Δ is relative to {}", rows[runs.reference].name);
-  return results_table(rows, caption, {}, runs.reference);
+  if (rows.size() > 1) caption += fmt::format(", the best marked; Δ is relative to {}", rows[reference].name);
+  return results_table(rows, caption, {}, reference);
+}
+
+Table table_of(const RunSet& runs) {
+  std::vector<const ReportRow*> all;
+  for (const auto& row : runs.rows) all.push_back(&row);
+  return table_of(runs, all);
 }
 
 }  // namespace
@@ -49,11 +58,28 @@ std::vector<std::string> notes_of(const RunSet& runs) {
 
 namespace {
 
-Section result_section(const RunSet& runs, const Table& table) {
-  Section section{"Results", {table}};
-  if (const auto text = summary(runs); !text.empty()) section.blocks.emplace_back(Paragraph{text});
-  for (const auto& note : notes_of(runs)) section.blocks.emplace_back(Paragraph{note + "."});
+// The summary in words and the plane.
+Section summary_section(const RunSet& runs) {
+  auto section = plane_section(runs);
+  section.title = "Summary";
+  std::vector<Block> words;
+  if (const auto text = summary(runs); !text.empty()) words.emplace_back(Paragraph{text});
+  for (const auto& note : notes_of(runs)) words.emplace_back(Paragraph{note + "."});
+  section.blocks.insert(section.blocks.begin(), words.begin(), words.end());
   return section;
+}
+
+// A row of each method; behind it, folded, all rows.
+Section result_section(const RunSet& runs, const Table& all) {
+  auto rows = main_rows(runs);
+  const auto* reference = &runs.rows[runs.reference];
+  if (std::find(rows.begin(), rows.end(), reference) == rows.end()) rows.insert(rows.begin(), reference);
+  if (rows.size() == runs.rows.size()) return {"Results", {all}};
+  return {"Results",
+          {table_of(runs, rows),
+           Paragraph{"One row of each method: of WISE the ratio nearest to a half, of others the best on "
+                     "selection data."},
+           FoldedTable{fmt::format("All {} rows", runs.rows.size()), all}}};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -74,7 +100,7 @@ std::string difference(const std::string& recipe, const std::string& other) {
 }
 
 Section recipe_section(const RunSet& runs) {
-  Section section{"How to do it again", {}};
+  Section section{"Reproduce", {}};
   std::string commands;
   std::set<std::string> machines;
   for (const auto& row : runs.rows) {
@@ -92,9 +118,11 @@ Section recipe_section(const RunSet& runs) {
     section.blocks.emplace_back(Paragraph{fmt::format("Run with {}.", fmt::join(machines, "; "))});
   const auto& first = runs.rows[runs.reference];
   section.blocks.emplace_back(
-      Paragraph{fmt::format("The recipe of a run is all it takes: tpgm train -c {} -o again makes it once "
-                            "more (to the last bit on the CPU, and on CUDA with --deterministic).",
-                            printable(recipe_of(first.run().path).string(), kMaxPath))});
+      Paragraph{"The recipe of a run makes it once more: to the last bit on the CPU, and on CUDA if it has "
+                "`deterministic`."});
+  section.blocks.emplace_back(
+      Code{"", fmt::format("tpgm train -c {} -o again\n",
+                           shell_word(printable(recipe_of(first.run().path).string(), kMaxPath)))});
   if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
   const auto recipe = read_text(recipe_of(first.run().path)).value_or("");
   section.blocks.emplace_back(Code{fmt::format("Recipe of {}", first.name), recipe, true});
@@ -144,9 +172,9 @@ std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, con
   Origins origins;
   Page page{title,
             subtitle_of(runs),
-            {result_section(runs, table), plane_section(runs), distance_section(runs, origins),
-             ratio_section(runs, origins), radius_section(runs, origins), training_section(runs),
-             image_section(runs, origins), recipe_section(runs)}};
+            {summary_section(runs), result_section(runs, table), image_section(runs, origins),
+             distance_section(runs, origins), ratio_section(runs, origins), radius_section(runs, origins),
+             training_section(runs), recipe_section(runs)}};
 
   fs::path folder = html;
   folder.replace_extension();
