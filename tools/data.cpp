@@ -39,9 +39,7 @@ Run configure_data(CLI::App& app) {
   };
 }
 
-std::string images_text(size_t count) {
-  return count == 1 ? "1 image" : fmt::format("{} images", grouped(static_cast<int64_t>(count)));
-}
+std::string images_text(size_t count) { return counted(static_cast<int64_t>(count), "image"); }
 
 std::vector<Dataset::Part> parts_of(const Dataset& data, const std::vector<std::string>& names) {
   if (names.empty()) return data.parts();
@@ -64,6 +62,8 @@ size_t count_images(const std::vector<Dataset::Part>& parts) {
 }
 
 void print_notes(const char* command, const Dataset& data) {
+  if (const auto unread = data.unread_note(); !unread.empty())
+    say(fmt::format("tpgm {}: {}\n", command, unread));
   for (const auto& note : data.notes()) say(fmt::format("tpgm {}: '{}': {}\n", command, data.where(), note));
 }
 

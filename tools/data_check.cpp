@@ -43,8 +43,9 @@ std::vector<int64_t> sorted_nonzero(std::vector<int64_t> counts) {
 void print(const Dataset& data, const DatasetReport& report, bool per_class) {
   int64_t images = 0;
   for (const auto& part : report.parts) images += part.images;
-  fmt::print("{}: {} classes, {} parts, {}\n\n", data.where(), data.classes().size(), report.parts.size(),
-             images_text(static_cast<size_t>(images)));
+  fmt::print("{}: {}, {}, {}\n\n", data.where(),
+             counted(static_cast<int64_t>(data.classes().size()), "class"),
+             counted(static_cast<int64_t>(report.parts.size()), "part"), counted(images, "image"));
   size_t width = 4;
   for (const auto& part : report.parts) width = std::max(width, part.title.size());
   fmt::print("{:<{}}  {:>8}  {:>10}  {:>14}  {:>16}  {:>16}  {:>9}\n", "part", width, "classes", "images",
@@ -123,6 +124,7 @@ nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report)
             {"parts", Json::array()},         {"unreadable", Json::array()}, {"twins", Json::array()}};
   for (const auto& name : data.classes()) json["classes"].push_back(safe(name));
   json["notes"] = data.notes();
+  json["unread"] = data.unread();
   for (const auto& part : report.parts) {
     const auto range = [](const std::vector<int64_t>& sorted) {
       return sorted.empty() ? Json::array() : Json{sorted.front(), sorted[sorted.size() / 2], sorted.back()};
@@ -164,13 +166,16 @@ int check(const CheckArguments& args) {
     json["unused_labels"] = unused;
     fmt::print("{}\n", json.dump(2));
   } else {
-    print_notes("data check", data);
+    for (const auto& note : data.notes()) say(fmt::format("tpgm data check: '{}': {}\n", data.where(), note));
     print(data, report, args.per_class);
     print_missing(data, report);
     print_problems(report);
     print_problems(unused, kMostShown, "Labels that no image has (do they count from 1?):",
                    [](const auto& label) { return label; });
-    if (fine) fmt::print("\nEvery image can be read, and none is in two parts.\n");
+    const std::string unread = data.unread_note();
+    if (!unread.empty()) fmt::print("\n{}.\n", unread);
+    if (fine)
+      fmt::print("\nEvery {}image can be read, and none is in two parts.\n", unread.empty() ? "" : "other ");
   }
   return fine ? 0 : 1;
 }
@@ -179,7 +184,7 @@ int check(const CheckArguments& args) {
 
 Run configure_data_check(CLI::App& app) {
   auto args = std::make_shared<CheckArguments>();
-  app.add_option("data_dir", args->where,
+  app.add_option("DATA", args->where,
                  "Data set: a folder of class folders, of lists or of tars; a list; a tar, or a pattern such "
                  "as 'train-{000..146}.tar'")
       ->required();

@@ -29,8 +29,9 @@ int shards(const ShardsArguments& args) {
     write_shards(data, parts, args.output,
                  ShardOptions().shard_bytes(shard_bytes).max_pixels(args.max_pixels), progress.callback());
   }
-  fmt::print("{}\n{} of {} classes in {} parts\n", args.output, images_text(images), data.classes().size(),
-             parts.size());
+  fmt::print("{}\n{} of {} in {}\n", args.output, images_text(images),
+             counted(static_cast<int64_t>(data.classes().size()), "class"),
+             counted(static_cast<int64_t>(parts.size()), "part"));
   return 0;
 }
 
@@ -38,7 +39,7 @@ int shards(const ShardsArguments& args) {
 
 Run configure_data_shards(CLI::App& app) {
   auto args = std::make_shared<ShardsArguments>();
-  app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
+  app.add_option("DATA", args->where, "Data set, as for 'tpgm data check'")->required();
   app.add_option("-o,--output", args->output, "Output folder: PART-000000.tar …, and classes.txt")
       ->required();
   app.add_option("--domains", args->domains,

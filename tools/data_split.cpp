@@ -128,7 +128,7 @@ int split_data(SplitArguments args) {
 
 Run configure_data_split(CLI::App& app) {
   auto args = std::make_shared<SplitArguments>();
-  app.add_option("data_dir", args->where, "Data set, as for 'tpgm data check'")->required();
+  app.add_option("DATA", args->where, "Data set, as for 'tpgm data check'")->required();
   app.add_option("-o,--output", args->output,
                  "Output folder, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the other "
                  "parts unchanged, and classes.txt")

@@ -262,13 +262,34 @@ TEST_F(ImageFolder, HiddenFilesAndLeftoversAreLeftOut) {
   put_file(file("cat/3.gif"), "");
   put_file(file("readme.md"), "");
   std::vector<std::string> notes;
-  const auto parts = read_image_folder(folder_, &notes);
+  UnreadFiles unread;
+  const auto parts = read_image_folder(folder_, &notes, &unread);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(names_of(parts[0]), (Names{"cat/1.png"}));
-  ASSERT_EQ(notes.size(), 2u);
-  EXPECT_HAS(notes[0], "are: 2 .gif, such as '");
-  EXPECT_HAS(notes[1], "left out, as no images: 2, such as '");
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_HAS(notes[0], "left out, as no images: 2, such as '");
   EXPECT_EQ(Dataset(folder_.string()).notes(), notes);
+  EXPECT_EQ(unread, (UnreadFiles{{".gif", 2}}));
+}
+
+TEST_F(ImageFolder, ImagesOfOtherFormatsAreCounted) {
+  write_image(file("cat/1.png"), 1);
+  EXPECT_EQ(Dataset(folder_.string()).unread_note(), "");
+  put_file(file("cat/2.WebP"), "");
+  fs::create_directories(file("cat/3.webp"));
+  const std::string where = folder_.string();
+  EXPECT_EQ(Dataset(where).unread_note(),
+            "1 file of '" + where + "' is not read: 1 .webp (JPEG and PNG are)");
+  put_file(file("cat/4.gif"), "");
+  const Dataset data(where);
+  EXPECT_EQ(data.unread(), (UnreadFiles{{".gif", 1}, {".webp", 1}}));
+  const std::string text = "2 files of '" + where + "' are not read: 1 .webp, 1 .gif (JPEG and PNG are)";
+  EXPECT_EQ(data.unread_note(), text);
+  EXPECT_EQ(data.with_classes({"dog", "cat"}).unread_note(), text);
+  fs::remove(file("cat/1.png"));
+  const std::string error = error_of([&] { Dataset{where}; });
+  EXPECT_HAS(error, "no image (.jpg, .jpeg, .png) is below '" + where + "'");
+  EXPECT_HAS(error, "1 .webp, 1 .gif");
 }
 
 TEST_F(ImageFolder, ImagesAloneHaveNoLabels) {
@@ -336,10 +357,9 @@ TEST_F(ImageFolder, AnArchiveThatWasLeftThereIsNotRead) {
   test::write_tar(file("ILSVRC2012_img_val.tar"), {{"ILSVRC2012_val_00000001.JPEG", "x"}});
   const Dataset data(folder_.string());
   EXPECT_EQ(data.titles(), Names{"val"});
-  EXPECT_HAS(data.notes().at(0),
-             "not read, as they have no labels: 1 tars, such as 'ILSVRC2012_img_val.tar'");
+  EXPECT_HAS(data.notes().at(0), "not read, as they have no labels: 1 tar, such as 'ILSVRC2012_img_val.tar'");
   test::write_tar(file("train.tar"), {{"cat/2.jpg", "x"}});
-  EXPECT_HAS(Dataset(folder_.string()).notes().at(0), "beside them: 0 lists, 1 folders");
+  EXPECT_HAS(Dataset(folder_.string()).notes().at(0), "beside them: 0 lists, 1 folder");
 }
 
 TEST_F(ImageFolder, AImageByItself) {
@@ -395,7 +415,8 @@ TEST_F(ImageFolder, NamesNeedNotBeUtf8) {
 TEST_F(ImageFolder, NothingToReadIsAnErrorThatSaysWhatWasThere) {
   EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "no image (" + format_suffixes() + ") is below");
   put_file(file("cat/1.gif"), "");
-  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }), "only " + format_names() + " are: 1 .gif");
+  EXPECT_HAS(error_of([&] { Dataset(folder_.string()); }),
+             "is not read: 1 .gif (" + format_names() + " are)");
   EXPECT_HAS(error_of([&] { Dataset(file("nowhere").string()); }), "there is no '");
 }
 
@@ -487,6 +508,18 @@ TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
              "its images, such as 'real/cat/1.png', are neither in its folder nor in the one above");
   put_file(file("far/away/y.txt"), file("real/cat/1.png").string() + " 0\n");
   EXPECT_EQ(read_image_list(file("far/away/y.txt")).read(0), read_bytes(file("real/cat/1.png")));
+}
+
+// By what they are: a list may name any file. They stay in it, so that reading one is an error.
+TEST_F(ImageList, ImagesOfOtherFormatsAreCounted) {
+  write_image(file("cat/1.png"), 1);
+  put_file(file("cat/2.webp"), "RIFF");
+  put_file(file("cat/3.webp"), encoded("3.png", blocks(3)));
+  put_file(file("photos.txt"), "cat/2.webp 0\ncat/1.png 0\ncat/3.webp 0\ncat/4.GIF 0\n");
+  const Dataset data(folder_.string());  // whose first line is no image that can be read
+  EXPECT_EQ(data.titles(), Names{"photos"});
+  EXPECT_EQ(data.unread(), (UnreadFiles{{".webp", 1}, {".gif", 1}}));
+  EXPECT_EQ(data.parts()[0]->size(), 4);
 }
 
 TEST_F(ImageList, ErrorsNameTheList) {

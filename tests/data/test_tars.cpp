@@ -304,6 +304,18 @@ TEST_F(Tars, CutAnywhereTheyAreRefusedOrShorter) {
   EXPECT_GT(refused, shorter);
 }
 
+TEST_F(Tars, ImagesOfOtherFormatsAreCounted) {
+  write_tar(file("x.tar"), {{"train/0.webp", "RIFF"},
+                            {"train/0.cls", "1"},
+                            {"train/1.png", encoded("1.png", blocks(1))},
+                            {"train/1.cls", "0"},
+                            {"train/.2.webp", "hidden"},
+                            {"train/3.BMP", "BM"}});
+  const Dataset data(file("x.tar").string());
+  EXPECT_EQ(data.parts().at(0)->size(), 1);
+  EXPECT_EQ(data.unread(), (UnreadFiles{{".webp", 1}, {".bmp", 1}}));
+}
+
 TEST_F(Tars, CutWhileInUseTheyAreRefused) {
   write_tar(file("x.tar"), {{"0.jpg", std::string(600, 'a')}, {"0.cls", "0"}});
   const auto part = read_tar_shards({file("x.tar")}).at(0);

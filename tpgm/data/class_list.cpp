@@ -90,8 +90,7 @@ void match_classes(Samples& samples, const std::vector<std::string>& classes) {
     } else {
       const auto found = positions.find(name);
       TORCH_CHECK(found != positions.end(), "class '", printable(name), "' of '", printable(samples.title()),
-                  "' is not one of the ", classes.size(), " classes; the nearest is '",
-                  printable(nearest(name, classes)), "'");
+                  "' is not one of the ", classes.size(), " classes", the_nearest(name, classes));
       labels.push_back(found->second);
     }
   }

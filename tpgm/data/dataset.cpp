@@ -12,6 +12,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/data/formats/format.h"
@@ -27,6 +28,7 @@ struct FoundParts {
   bool lists = false;                // parts are lists: their classes are positions, and have to be joined
   std::vector<std::string> classes;  // of classes.txt
   std::vector<std::string> notes;
+  UnreadFiles unread;
 };
 
 namespace {
@@ -37,21 +39,21 @@ using Found = FoundParts;
 Found from_lists(const std::vector<fs::path>& lists) {
   Found found;
   found.lists = true;
-  for (const auto& list : lists) found.parts.push_back(read_image_list(list));
+  for (const auto& list : lists) found.parts.push_back(read_image_list(list, &found.unread));
   found.classes = class_list_beside(lists.front());
   return found;
 }
 
 Found from_shards(const std::vector<fs::path>& shards) {
   Found found;
-  found.parts = read_tar_shards(shards);
+  found.parts = read_tar_shards(shards, &found.unread);
   found.classes = found.parts.front().classes;
   return found;
 }
 
 Found from_folders(const fs::path& folder) {
   Found found;
-  found.parts = read_image_folder(folder, &found.notes);
+  found.parts = read_image_folder(folder, &found.notes, &found.unread);
   return found;
 }
 
@@ -82,14 +84,14 @@ Found from_folder(const fs::path& folder) {
   const std::string first = printable(tars.front().filename().string());
   if (found.classes.empty() && folders > 0) {  // an archive beside the folders unpacked from it
     Found unpacked = lists.empty() ? from_folders(folder) : from_lists(lists);
-    unpacked.notes.insert(
-        unpacked.notes.begin(),
-        fmt::format("not read, as they have no labels: {} tars, such as '{}'", tars.size(), first));
+    unpacked.notes.insert(unpacked.notes.begin(),
+                          fmt::format("not read, as they have no labels: {}, such as '{}'",
+                                      counted(static_cast<int64_t>(tars.size()), "tar"), first));
     return unpacked;
   }
   found.notes.push_back(
-      fmt::format("read are its tars ({}, such as '{}'), and not what is beside them: {} lists, {} folders",
-                  tars.size(), first, lists.size(), folders));
+      fmt::format("read are its tars ({}, such as '{}'), and not what is beside them: {}, {}", tars.size(),
+                  first, counted(static_cast<int64_t>(lists.size()), "list"), counted(folders, "folder")));
   return found;
 }
 
@@ -195,8 +197,10 @@ Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
                  const std::vector<std::string>& classes) try
     : found_(std::move(found)), where_(std::move(where)), notes_(found_->notes) {
   std::vector<Samples> parts = found_->parts;
+  std::vector<std::string> left_out = notes_;
+  if (auto unread = unread_note(); !unread.empty()) left_out.insert(left_out.begin(), std::move(unread));
   TORCH_CHECK(!parts.empty(), "no image (", format_suffixes(), ") is below '", where_, "'",
-              notes_.empty() ? "" : fmt::format(" ({})", fmt::join(notes_, "; ")),
+              left_out.empty() ? "" : fmt::format(" ({})", fmt::join(left_out, "; ")),
               "; expected class folders, lists of 'path label', or tars");
   const bool given = !classes.empty();
   classes_ = given                      ? classes
@@ -228,6 +232,10 @@ Dataset::Dataset(std::string where, std::shared_ptr<const Found> found,
   rethrow_from("Dataset");
 }
 
+const UnreadFiles& Dataset::unread() const { return found_->unread; }
+
+std::string Dataset::unread_note() const { return unread_text(found_->unread, where_); }
+
 Dataset Dataset::with_classes(const std::vector<std::string>& classes) const {
   return classes == classes_ ? *this : Dataset(where_, found_, classes);
 }
@@ -256,8 +264,10 @@ Dataset::Part Dataset::part(const std::string& name, Role role) const {
   for (const auto& part : parts_) {
     if (!part->domain.empty()) known.push_back(part->domain);
   }
+  const auto meant = nearest(name, known);
   TORCH_CHECK(false, "[Dataset] '", where_, "' has no '", printable(name), "'; it has ",
-              fmt::format("{}", fmt::join(titles(), ", ")), ". Did you mean '", nearest(name, known), "'?");
+              fmt::format("{}", fmt::join(titles(), ", ")),
+              meant.empty() ? "" : ". Did you mean '" + printable(meant) + "'?");
 }
 
 std::vector<std::string> Dataset::titles() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/samples.h"
 
 namespace tpgm {
@@ -43,6 +44,10 @@ class Dataset {
   const std::vector<Part>& parts() const { return parts_; }
   /// Notes for the user: what was found and left out.
   const std::vector<std::string>& notes() const { return notes_; }
+
+  /// Its images of formats that are not read, by their suffixes, and a sentence on them: unread_text().
+  const UnreadFiles& unread() const;
+  std::string unread_note() const;
 
   /// "real/test" is exactly that part. "real" is the domain's only part, or its split for the role: train, or
   /// the first of test, val and validation. Throws for an unknown name, and suggests the nearest.

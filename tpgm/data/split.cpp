@@ -10,6 +10,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/random.h"
 
@@ -167,7 +168,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   const auto say = [&](const char* what, const SampleSubset& subset, double share) {
     const std::string from = share > 0 ? fmt::format("{:.3g} % held out of ", 100 * share) : "";
     task.notes.push_back(
-        fmt::format("{}: {}{}, {} images", what, from, subset.samples->title(), subset.size()));
+        fmt::format("{}: {}{}, {}", what, from, subset.samples->title(), counted(subset.size(), "image")));
   };
   task.train = std::move(made.train);
   task.radius = own_radius ? all_of(own_radius) : std::move(made.radius);

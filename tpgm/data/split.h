@@ -50,7 +50,7 @@ Split split(const Dataset::Part& samples, const SplitOptions& options);
 struct TaskData {
   SampleSubset train, radius, selection;
   std::vector<std::pair<std::string, SampleSubset>> tests;  ///< with the names they were requested by
-  /// Where each subset comes from, for the log: "radius: 10 % held out of real/train, 12065 images".
+  /// Where each subset comes from, for the log: "radius: 10 % held out of real/train, 12,065 images".
   std::vector<std::string> notes;
 };
 

@@ -51,7 +51,7 @@ std::unique_ptr<ImageDecoder> open(std::string_view encoded, int64_t max_pixels)
   if (const auto* format = format_of(encoded)) return format->open(encoded, max_pixels);
   const auto* known = std::find_if(std::begin(kUnread), std::end(kUnread),
                                    [&](const auto& each) { return encoded.starts_with(each.start); });
-  throw Malformed{known == std::end(kUnread) ? "it is no image" : fmt::format("it is {}", known->name),
+  throw Malformed{known == std::end(kUnread) ? "it is not an image" : fmt::format("it is {}", known->name),
                   fmt::format("only {} are read", format_names())};
 }
 

@@ -6,10 +6,29 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm {
+namespace {
+
+// In the order of messages.
+constexpr std::string_view kUnreadSuffixes[] = {".webp", ".gif", ".bmp",  ".tif", ".tiff",
+                                                ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
+
+// ".jpg" of "a/B.JPG"; empty if there is none.
+std::string suffix_of(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return "";
+  std::string ending(name.substr(dot));
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return ending;
+}
+
+}  // namespace
 
 const std::vector<ImageFormat>& image_formats() {
   static const std::vector<ImageFormat> kFormats{
@@ -32,14 +51,31 @@ const ImageFormat* format_of(std::string_view encoded) {
 }
 
 bool has_image_suffix(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string ending(name.substr(dot));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = suffix_of(name);
   return std::any_of(image_formats().begin(), image_formats().end(), [&](const ImageFormat& format) {
     return std::find(format.suffixes.begin(), format.suffixes.end(), ending) != format.suffixes.end();
   });
+}
+
+std::string unread_suffix(std::string_view name) {
+  std::string ending = suffix_of(name);
+  const bool known =
+      std::find(std::begin(kUnreadSuffixes), std::end(kUnreadSuffixes), ending) != std::end(kUnreadSuffixes);
+  return known ? ending : "";
+}
+
+std::string unread_text(const UnreadFiles& unread, const std::string& where) {
+  std::vector<std::string> counts;
+  int64_t all = 0;
+  for (const auto suffix : kUnreadSuffixes) {
+    const auto found = unread.find(std::string(suffix));
+    if (found == unread.end()) continue;
+    counts.push_back(fmt::format("{} {}", grouped(found->second), suffix));
+    all += found->second;
+  }
+  if (all == 0) return "";
+  return fmt::format("{} of '{}' {} not read: {} ({} are)", counted(all, "file"), where,
+                     all == 1 ? "is" : "are", fmt::join(counts, ", "), format_names());
 }
 
 std::string format_names() {

@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
-#include <set>
 #include <system_error>
 
 #include "tpgm/base/untrusted.h"
@@ -20,14 +18,15 @@ namespace fs = std::filesystem;
 
 constexpr int kDeepest = 16;  // a link may lead back to where it is
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-struct Unread {
+// Files that are left out, with an example.
+struct LeftOut {
   int64_t count = 0;
   std::string first;
+
+  void add(int64_t files, const std::string& path) {
+    if (count == 0 || path < first) first = path;
+    count += files;
+  }
 };
 
 struct Listing {
@@ -58,28 +57,16 @@ class Walk {
     return result;
   }
 
+  const UnreadFiles& unread() const { return unread_; }
   std::vector<std::string> notes() const {
-    static const std::set<std::string> kImages{".webp", ".bmp", ".gif",  ".tif", ".tiff",
-                                               ".ppm",  ".pgm", ".avif", ".jp2", ".heic"};
     std::vector<std::string> notes;
-    Unread others;
-    for (const auto& [ending, unread] : unread_) {
-      if (kImages.contains(ending)) {
-        notes.push_back(fmt::format("not read, as only {} are: {} {}, such as '{}'", format_names(),
-                                    unread.count, ending, printable(unread.first, kMaxPath)));
-      } else {
-        if (others.count == 0) others.first = unread.first;
-        others.count += unread.count;
-      }
-    }
-    if (others.count > 0) {
-      notes.push_back(fmt::format("left out, as no images: {}, such as '{}'", others.count,
-                                  printable(others.first, kMaxPath)));
-    }
-    if (beside_ > 0) {
-      notes.push_back(fmt::format("left out, as they lie beside folders of images: {}, such as '{}'", beside_,
-                                  printable(first_beside_, kMaxPath)));
-    }
+    const auto note = [&](const char* why, const LeftOut& files) {
+      if (files.count > 0)
+        notes.push_back(fmt::format("left out, as {}: {}, such as '{}'", why, files.count,
+                                    printable(files.first, kMaxPath)));
+    };
+    note("no images", others_);
+    note("they lie beside folders of images", beside_);
     return notes;
   }
 
@@ -98,9 +85,10 @@ class Walk {
         listing.images.push_back(name);
       } else if (entries->is_directory(ignored)) {
         listing.folders.push_back(name);
+      } else if (const auto suffix = unread_suffix(name); !suffix.empty()) {
+        ++unread_[suffix];
       } else {
-        auto& unread = unread_[lower(entries->path().extension().string())];
-        if (unread.count++ == 0) unread.first = entries->path().string();
+        others_.add(1, entries->path().string());
       }
     }
     TORCH_CHECK(!error, "[read_image_folder] cannot read the folder '",
@@ -125,8 +113,7 @@ class Walk {
     }
     if (here.images.empty()) return below;
     if (below) {
-      if (beside_ == 0) first_beside_ = (root_ / folder / here.images.front()).string();
-      beside_ += static_cast<int64_t>(here.images.size());
+      beside_.add(static_cast<int64_t>(here.images.size()), (root_ / folder / here.images.front()).string());
     } else if (!folder.empty()) {
       const fs::path path(folder);
       auto& paths = parts_[path.parent_path().string()][path.filename().string()];
@@ -151,17 +138,18 @@ class Walk {
   fs::path root_;
   std::map<std::string, Classes> parts_;
   std::map<std::string, std::string> empty_;  // folder with one in it that has no images
-  std::map<std::string, Unread> unread_;      // files by their ending
-  int64_t beside_ = 0;
-  std::string first_beside_;
+  UnreadFiles unread_;
+  LeftOut others_, beside_;
 };
 
 }  // namespace
 
-std::vector<Samples> read_image_folder(const fs::path& folder, std::vector<std::string>* notes) {
+std::vector<Samples> read_image_folder(const fs::path& folder, std::vector<std::string>* notes,
+                                       UnreadFiles* unread) {
   Walk walk(folder);
   auto parts = walk.run();
   if (notes != nullptr) *notes = walk.notes();
+  if (unread != nullptr) *unread = walk.unread();
   return parts;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/samples.h"
 
 namespace tpgm {
@@ -15,9 +16,11 @@ namespace tpgm {
 /// files and folders are left out, and links are followed. Each part has its own sorted classes, and its
 /// images are sorted by path.
 ///
-/// Appends to `notes` what was left out. Throws c10::Error for a folder that cannot be read, and for a folder
-/// without images among class folders, because it would change the numbers of the classes after it.
+/// `notes` receive what was left out, and `unread` the images of other formats. Throws c10::Error for a folder
+/// that cannot be read, and for a folder without images among class folders, because it would change the
+/// numbers of the classes after it.
 std::vector<Samples> read_image_folder(const std::filesystem::path& folder,
-                                       std::vector<std::string>* notes = nullptr);
+                                       std::vector<std::string>* notes = nullptr,
+                                       UnreadFiles* unread = nullptr);
 
 }  // namespace tpgm

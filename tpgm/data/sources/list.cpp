@@ -73,6 +73,18 @@ bool holds_any(const fs::path& root, const Samples& samples) {
   return false;
 }
 
+// The name does not decide alone: a list may name any file.
+void add_unread(const Samples& samples, UnreadFiles& unread) {
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    const std::string suffix = unread_suffix(samples.name(i));
+    if (suffix.empty()) continue;
+    char start[16] = {};
+    std::ifstream file(samples.place(i), std::ios::binary);
+    file.read(start, sizeof start);
+    if (format_of({start, static_cast<size_t>(file.gcount())}) == nullptr) ++unread[suffix];
+  }
+}
+
 }  // namespace
 
 Samples parse_image_list(std::string_view text, const fs::path& root) {
@@ -104,7 +116,7 @@ Samples parse_image_list(std::string_view text, const fs::path& root) {
   return samples;
 }
 
-Samples read_image_list(const fs::path& list) try {
+Samples read_image_list(const fs::path& list, UnreadFiles* unread) try {
   const MappedFile file(list);
   try {
     fs::path root = list.parent_path();
@@ -120,6 +132,7 @@ Samples read_image_list(const fs::path& list) try {
       samples.set_root(above);
     }
     set_part_of_file(samples, list.stem().string());
+    if (unread != nullptr) add_unread(samples, *unread);
     return samples;
   } catch (const Malformed& malformed) {
     refuse(list, malformed);
@@ -150,7 +163,8 @@ bool is_image_list(const fs::path& file) {
   text.resize(static_cast<size_t>(stream.gcount()));
   const std::string_view first = without_byte_order_mark(text);
   const Line line = parse_line(first.substr(0, first.find('\n')));
-  return line.label >= 0 && is_image_name(line.path);  // "Version 2" is none
+  const bool image = is_image_name(line.path) || !unread_suffix(line.path).empty();
+  return line.label >= 0 && image;  // "Version 2" is none
 }
 
 }  // namespace tpgm

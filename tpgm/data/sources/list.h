@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/samples.h"
 
 namespace tpgm {
@@ -13,7 +14,10 @@ namespace tpgm {
 /// and each folder one label, and else after its number. Paths may contain spaces. They are relative to the
 /// folder of the list, or to the folder above it: whichever has one of the first hundred images. Whether the
 /// other images exist is not checked, so a million lines take a fraction of a second.
-Samples read_image_list(const std::filesystem::path& list);
+///
+/// Adds to `unread` the images whose suffix and content are of other formats. They are among the samples, and
+/// reading one is an error.
+Samples read_image_list(const std::filesystem::path& list, UnreadFiles* unread = nullptr);
 
 /// Reads the text of a list, whose paths are relative to `root`. Throws Malformed.
 Samples parse_image_list(std::string_view text, const std::filesystem::path& root);

@@ -129,7 +129,7 @@ bool is_hidden(const std::string& name) {
 
 }  // namespace
 
-std::vector<ShardSample> index_shard(TarReader& tar) {
+std::vector<ShardSample> index_shard(TarReader& tar, UnreadFiles* unread) {
   std::vector<ShardSample> samples;
   ShardSample current;
   const auto flush = [&] {
@@ -159,13 +159,15 @@ std::vector<ShardSample> index_shard(TarReader& tar) {
       const std::string text = tar.bytes(*entry);
       const std::string label = name.ends_with(".cls") ? trimmed(text) : json_label(text, name);
       if (!label.empty()) current.label = label;
+    } else if (const auto suffix = unread_suffix(name); unread != nullptr && !suffix.empty()) {
+      ++(*unread)[suffix];
     }
   }
   flush();
   return samples;
 }
 
-std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
+std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards, UnreadFiles* unread) try {
   TORCH_CHECK(!shards.empty(), "no shard was given");
   Collected all;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -173,7 +175,7 @@ std::vector<Samples> read_tar_shards(const std::vector<fs::path>& shards) try {
       const MappedFile file(shards[i]);
       TarReader tar(file.size(),
                     [&](uint64_t at, char* to, size_t size) { std::memcpy(to, file.data() + at, size); });
-      for (auto& sample : index_shard(tar)) {
+      for (auto& sample : index_shard(tar, unread)) {
         ++all.total;
         if (!sample.label.empty()) ++all.labelled;
         const size_t slash = sample.key.rfind('/');

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tpgm/data/formats/format.h"
 #include "tpgm/data/samples.h"
 #include "tpgm/data/sources/tar_reader.h"
 
@@ -20,8 +21,9 @@ namespace tpgm {
 /// labels are the class names.
 ///
 /// Reads the headers of all shards; after that any image can be read by itself, so batches are shuffled over
-/// all shards. Throws c10::Error.
-std::vector<Samples> read_tar_shards(const std::vector<std::filesystem::path>& shards);
+/// all shards. Adds images of other formats, which are left out, to `unread`. Throws c10::Error.
+std::vector<Samples> read_tar_shards(const std::vector<std::filesystem::path>& shards,
+                                     UnreadFiles* unread = nullptr);
 
 /// A sample in a shard.
 struct ShardSample {
@@ -29,7 +31,8 @@ struct ShardSample {
   std::string label;         // empty if there is none
   uint64_t offset = 0, size = 0;
 };
-/// Lists the samples of a shard in their order. Throws Malformed.
-std::vector<ShardSample> index_shard(TarReader& tar);
+/// Lists the samples of a shard in their order, and adds images of other formats to `unread`. Throws
+/// Malformed.
+std::vector<ShardSample> index_shard(TarReader& tar, UnreadFiles* unread = nullptr);
 
 }  // namespace tpgm
