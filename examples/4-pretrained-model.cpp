@@ -3,8 +3,10 @@
 //   example-4-pretrained-model [CHECKPOINT]
 // Without a checkpoint it makes a small one, as timm would save it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 #include <tpgm/tpgm.h>
+#include <tpgm/train/image_setup.h>
 
 #include <string>
 
@@ -35,12 +37,18 @@ int main(int argc, char** argv) {
     auto& model = *loaded.model;
     fmt::print("{}\n", tpgm::keys::kModel.at(loaded.metadata));
 
-    // Images of four classes that differ in brightness.
-    const auto size = model.backbone->image_size();
+    // The model's preprocessing, as a tpgm::Loader takes it (example 5): the checkpoint's, or that of a config
+    // file beside it.
+    const auto transforms = tpgm::image_transforms(loaded);
+    const auto size = transforms.eval.image_size();
+    fmt::print("images of {} pixels, crop_pct {}, mean {}, std {}\n", size, transforms.eval.crop_pct(),
+               fmt::join(transforms.loader.mean(), " "), fmt::join(transforms.loader.std(), " "));
+
+    // Here images are drawn: four classes that differ in brightness.
     const auto draw = [&](int64_t count) {
       const auto labels = torch::randint(4, {count});
       const auto images =
-          torch::randn({count, model.backbone->channels(), size, size}) + labels.view({-1, 1, 1, 1});
+          torch::randn({count, transforms.loader.channels(), size, size}) + labels.view({-1, 1, 1, 1});
       return std::pair(images, labels);
     };
     const auto loss = [&](const auto& batch) {

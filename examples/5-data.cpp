@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <tpgm/tpgm.h>
+#include <tpgm/train/image_setup.h>
 
 int main(int argc, char** argv) try {
   const tpgm::Dataset data(argc > 1 ? argv[1] : TPGM_ASSETS "/glyphs.tar");
@@ -14,9 +15,17 @@ int main(int argc, char** argv) try {
   const auto task = tpgm::make_task(data, domain, {domain}, tpgm::SplitOptions().seed(0));
   for (const auto& note : task.notes) fmt::print("{}\n", note);
 
+  // The model says how its images are preprocessed: their size and channels, mean and std, and interpolation.
+  const auto classes = static_cast<int64_t>(data.classes().size());
+  const auto loaded = tpgm::load_classifier("", TPGM_ASSETS "/glyph-clip-resnet.safetensors",
+                                            tpgm::LoadOptions()
+                                                .head(tpgm::Head::kFresh)
+                                                .classifier(tpgm::ClassifierOptions().num_classes(classes)));
+  auto transforms = tpgm::image_transforms(loaded);
+
   // Training images are cropped at random; those of glyphs are small and keep most of themselves.
-  const auto view = tpgm::TrainViewOptions().image_size(32).scale({0.7, 1}).hflip(0);
-  const auto options = tpgm::LoaderOptions().batch_size(256).channels(1).shuffle(true).cache(1 << 28);
+  const auto view = transforms.train.scale({0.7, 1}).hflip(0);
+  const auto options = transforms.loader.batch_size(256).shuffle(true).cache(1 << 28);
   tpgm::Loader loader(task.train, view, tpgm::LoaderOptions(options).workers(2));
   loader.start(/*epoch=*/0);
   int64_t images = 0;

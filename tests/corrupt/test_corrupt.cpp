@@ -297,13 +297,13 @@ std::vector<Attack> index_attacks() {
       {"index_shard_empty_name", f, "a shard without a name", outside, one("")},
       {"index_shard_missing", f, "a shard that is not there", "the shard 'b.safetensors' is missing",
        one("b.safetensors")},
-      {"index_shard_is_index", f, "a shard that is an index itself", "it is no checkpoint",
+      {"index_shard_is_index", f, "a shard that is an index itself", "it is not a checkpoint",
        [](const fs::path& folder) {
          write_bytes(folder / "y.index.json", weight_map("\"w\":\"a.safetensors\""));
          write_bytes(folder / "x.index.json", weight_map("\"w\":\"y.index.json\""));
          return Paths{folder / "x.index.json"};
        }},
-      {"index_names_itself", f, "a shard that is the index", "it is no checkpoint", one("x.index.json")},
+      {"index_names_itself", f, "a shard that is the index", "it is not a checkpoint", one("x.index.json")},
       {"index_shard_fifo", f, "a shard that is a pipe without a writer", "is not a regular file",
        [](const fs::path& folder) {
          ::mkfifo((folder / "a.safetensors").c_str(), 0600);
@@ -525,7 +525,7 @@ std::vector<Attack> zip_attacks() {
        changed([](Records records, End&) {
          records.push_back({"a/byteorder", deflated(repeat("\n", kMiB), 1024), 8, 0, 1024 * kMiB});
        })},
-      {"zip_empty", f, "an archive of nothing", "it is no checkpoint", pt([] { return zip({}); })},
+      {"zip_empty", f, "an archive of nothing", "it is not a checkpoint", pt([] { return zip({}); })},
   };
 }
 
@@ -1130,15 +1130,16 @@ std::vector<Attack> other_attacks() {
   const char* f = "no checkpoint";
   return {
       {"file_empty", f, "an empty file", "the file is empty", pt([] { return ""; })},
-      {"file_1_byte", f, "one byte", "it is no checkpoint", pt([] { return "x"; })},
-      {"file_zeros", f, "1 MB of zeros", "it is no checkpoint", pt([] { return std::string(kMiB, '\0'); })},
+      {"file_1_byte", f, "one byte", "it is not a checkpoint", pt([] { return "x"; })},
+      {"file_zeros", f, "1 MB of zeros", "it is not a checkpoint",
+       pt([] { return std::string(kMiB, '\0'); })},
       {"file_git_lfs", f, "a pointer of Git LFS", "pointer of Git LFS",
        pt([] { return "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"; })},
       {"file_html", f, "a web page", "a web page", pt([] { return "<!DOCTYPE html><html></html>"; })},
       {"file_tar", f, "a tar archive", "a tar archive",
        pt([] { return std::string(257, 'x') + "ustar" + std::string(250, '\0'); })},
-      {"file_json", f, "JSON", "it is no checkpoint", pt([] { return "{\"w\":[1,2,3]}"; })},
-      {"file_pickle_protocol_0", f, "a pickle of protocol 0", "it is no checkpoint",
+      {"file_json", f, "JSON", "it is not a checkpoint", pt([] { return "{\"w\":[1,2,3]}"; })},
+      {"file_pickle_protocol_0", f, "a pickle of protocol 0", "it is not a checkpoint",
        pt([] { return "cos\nsystem\n(S'id'\ntR."; })},
       {"file_missing", f, "no file at all", "No such file",
        [](const fs::path& folder) { return Paths{folder / "x.pt"}; }},
@@ -1201,7 +1202,7 @@ std::vector<Attack> other_attacks() {
          return Paths{folder};
        }},
       {"folder_name_control_characters", "folder", "a broken file named with line breaks and colours",
-       "it is no checkpoint",
+       "it is not a checkpoint",
        [](const fs::path& folder) {
          write_bytes(folder / "a\n\x1b[31m.pt", "x");
          return Paths{folder};

@@ -19,4 +19,18 @@ FUZZ(bytes) {
       fuzz::demand(!config.eps || (*config.eps > 0 && *config.eps < 1), "eps is small and positive");
     });
   }
+  for (const auto read :
+       {read_huggingface_preprocessing, read_open_clip_preprocessing, read_timm_preprocessing}) {
+    fuzz::parse_or_refuse(bytes.size(), [&] {
+      Preprocessing found;
+      if (!read(bytes, found)) return;
+      for (const auto* values : {&found.view.mean, &found.view.std})
+        fuzz::demand(values->empty() || values->size() == 1 || values->size() == 3, "one number or three");
+      for (const double mean : found.view.mean) fuzz::demand(mean >= 0 && mean <= 1, "a mean is in 0..1");
+      for (const double std : found.view.std) fuzz::demand(std > 0 && std <= 1, "a std is positive");
+      const double share = found.view.crop_pct.value_or(1);
+      fuzz::demand(share >= 0.01 && share <= 8, "a crop is a share of the image");
+      fuzz::demand(found.image_size.value_or(1) >= 1, "a size is positive");
+    });
+  }
 }

@@ -142,7 +142,17 @@ def configs():
     vision = {"image_size": 32, "layers": 2, "width": 64, "head_width": 16, "patch_size": 8}
     text = {"context_length": 16, "vocab_size": 99, "width": 64, "heads": 4, "layers": 2}
     model = {"embed_dim": 32, "quick_gelu": True, "vision_cfg": vision, "text_cfg": text}
-    write("config_json", "open_clip", json.dumps({"model_cfg": model}).encode())
+    third = [0.5, 0.5, 0.5]
+    images = {"mean": third, "std": third, "interpolation": "bicubic"}
+    squash = images | {"size": [32, 32], "resize_mode": "squash"}
+    write("config_json", "open_clip", json.dumps({"model_cfg": model, "preprocess_cfg": squash}).encode())
+    timm = images | {"crop_pct": 0.9, "crop_mode": "center", "input_size": [3, 32, 32]}
+    write("config_json", "timm", json.dumps({"architecture": "vit", "pretrained_cfg": timm}).encode())
+    processor = {"do_resize": True, "size": {"shortest_edge": 36}, "resample": 3, "do_center_crop": True,
+                 "crop_size": {"height": 32, "width": 32}, "do_rescale": True, "rescale_factor": 1 / 255,
+                 "do_normalize": True, "image_mean": third, "image_std": third}
+    write("config_json", "processor", json.dumps(processor).encode())
+    write("config_json", "processors", json.dumps({"image_processor": processor}).encode())
 
 
 def tar(layout, files):

@@ -7,10 +7,14 @@
 
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "tests/models/model_files.h"
 #include "tpgm/data/formats/encode.h"
+#include "tpgm/io/safetensors.h"
+#include "tpgm/methods/tpgm.h"
 #include "tpgm/models/named_models.h"
+#include "tpgm/models/script.h"
 #include "tpgm/nn/layers.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"
@@ -235,7 +239,7 @@ TEST_F(Scripts, AreAFamilyWithAFile) {
   EXPECT_TRUE(has(error_of([] { parse_model("script:"); }), "names no file; expected script:FILE"));
   EXPECT_TRUE(has(error_of([] { parse_model("script"); }), "names no file; expected script:FILE"));
   const std::string width = error_of([] { parse_model("script:x.pt:width=3"); });
-  EXPECT_TRUE(has(width, "a script has no 'width'") && has(width, "It has image_size, channels")) << width;
+  EXPECT_TRUE(has(width, "a script has no 'width'") && has(width, "it has image_size, channels")) << width;
   EXPECT_TRUE(has(error_of([] { parse_model("script:x.pt:image_size=20000"); }),
                   "expected a whole number from 1 to 16384"));
   EXPECT_TRUE(has(error_of([] { cost_of(parse_model("script:" + golden() + ":image_size=32")); }),
@@ -265,12 +269,163 @@ TEST_F(Scripts, ARunWithSizesIsReadBack) {
   const auto given = load_classifier("script:" + golden() + ":image_size=64", file("ft.safetensors"), {});
   EXPECT_EQ(given.model->backbone->image_size(), 64);
 
-  // But no file may say by itself which program is to be run.
-  const std::string refused = error_of([&] { load_classifier("", file("ft.safetensors"), {}); });
-  EXPECT_TRUE(has(refused, "is a script by its metadata 'tpgm.model', '" + model)) << refused;
-  EXPECT_TRUE(has(refused, "it is run with that as `model`")) << refused;
   EXPECT_TRUE(has(error_of([&] { read_weights(Checkpoint(file("ft.safetensors")), parse_model(model)); }),
                   "is a script by its metadata"));
+}
+
+// A checkpoint may name a program in or below its own folder or the working folder, and no other.
+TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
+  namespace fs = std::filesystem;
+  for (const char* folder : {"elsewhere", "run"}) fs::create_directories(file(folder));
+  const fs::path script = file("elsewhere/model.pt"), run = file("run/best.safetensors");
+  fs::copy_file(golden(), script);
+  const std::string model = "script:" + script.string() + ":image_size=32";
+  const auto fresh = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
+  const auto trained = load_classifier(model, "", fresh);
+  save_weights(*trained.model, run, trained.metadata);
+  const auto runs = [&](const LoadedClassifier& loaded, const fs::path& where, const std::string& by) {
+    EXPECT_EQ(loaded.metadata.at("tpgm.model"), "script:" + where.string() + ":image_size=32");
+    EXPECT_TRUE(loaded.model->head->weight.equal(trained.model->head->weight));
+    EXPECT_EQ(loaded.notes, std::vector<std::string>{"runs the TorchScript program '" + where.string() +
+                                                     "', which its " + by});
+  };
+
+  const std::string refused = error_of([&] { load_classifier("", run, {}); });
+  EXPECT_TRUE(has(refused, "'" + run.string() + "' names the TorchScript program '" + script.string()));
+  EXPECT_TRUE(has(refused, "if you trust it, give it as `model` " + model)) << refused;
+  EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
+
+  // Who names it may be the caller or the recipe of the run.
+  EXPECT_TRUE(load_classifier(model, run, {}).notes.empty());
+  runs(load_classifier("", run, LoadOptions().script(script)), script, "recipe names");
+  test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
+  EXPECT_EQ(script_of_run(file("run")).string(), script.string());
+  EXPECT_EQ(script_of_run(run).string(), script.string());
+  EXPECT_TRUE(script_of_run(script).empty());
+  test::write_bytes(file("run/recipe.toml"), "model = \"resnet50\"\n");
+  EXPECT_TRUE(script_of_run(run).empty());
+  test::write_bytes(file("run/recipe.toml"), "no recipe");
+  EXPECT_TRUE(script_of_run(run).empty());
+
+  // A checkpoint in a folder above the script.
+  fs::copy_file(run, file("copy.safetensors"));
+  runs(load_classifier("", file("copy.safetensors"), {}), script, "metadata name");
+  // From the folder of the script, and from one above it, given by another way.
+  const fs::path before = fs::current_path();
+  for (const auto& folder : {file("elsewhere"), file("run/..")}) {
+    fs::current_path(folder);
+    const auto loaded = load_classifier("", run, {});
+    fs::current_path(before);
+    runs(loaded, script, "metadata name");
+  }
+  // A link below the folder does not lead out of it.
+  fs::create_directory_symlink(file("elsewhere"), file("run/link"));
+  Metadata through = trained.metadata;
+  through["tpgm.model"] = "script:" + file("run/link/model.pt").string();
+  save_weights(*trained.model, file("run/link.safetensors"), through);
+  EXPECT_TRUE(has(error_of([&] { load_classifier("", file("run/link.safetensors"), {}); }),
+                  "neither in or below its own folder nor the working folder"));
+
+  // Folders move, with the script beside the checkpoint.
+  fs::rename(script, file("run/model.pt"));
+  runs(load_classifier("", run, {}), file("run/model.pt"), "metadata name");
+  fs::remove(file("run/model.pt"));
+  const std::string gone = error_of([&] { load_classifier("", run, {}); });
+  EXPECT_TRUE(has(gone, "is not there, nor beside the checkpoint")) << gone;
+  EXPECT_TRUE(has(gone, "`model` script:FILE:image_size=32")) << gone;
+}
+
+TEST_F(Scripts, PathsInMetadataDoNotDependOnTheWorkingFolder) {
+  namespace fs = std::filesystem;
+  fs::copy_file(golden(), file("model.pt"));
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  const auto loaded = load_classifier("script:model.pt:image_size=32", "", {});
+  fs::current_path(before);
+  EXPECT_EQ(loaded.metadata.at("tpgm.model"), "script:" + file("model.pt").string() + ":image_size=32");
+}
+
+TEST_F(Scripts, AnArchiveIsNamedAsAScript) {
+  torch::jit::Module module("M");
+  module.register_parameter("strange", at::ones({1}), false);
+  module.define("def forward(self, x):\n    return x.flatten(1) * self.strange\n");
+  module.save(file("x.pt"));
+  EXPECT_TRUE(has(error_of([&] { load_classifier("", file("x.pt"), {}); }),
+                  "give it as `model` script:" + file("x.pt").string()));
+}
+
+TEST_F(Scripts, AClassifierNeedsNoHead) {
+  const std::string model = "script:" + golden() + ":image_size=64";
+  const auto expected =
+      SafetensorsFile(golden_folder() / "torchvision-resnet-basic/expected.safetensors").tensors();
+  const at::NoGradGuard no_grad;
+  const auto check = [&](const LoadedClassifier& loaded) {
+    EXPECT_TRUE(loaded.outputs_are_logits);
+    EXPECT_FALSE(loaded.model->head->weight.requires_grad());
+    EXPECT_TRUE(loaded.model->unanchored().empty());
+    loaded.model->eval();
+    EXPECT_LT(difference(loaded.model->forward(expected["images"]), expected["logits"]), 1e-4);
+  };
+  const auto alone = load_classifier(model, "", {});
+  check(alone);
+  // From its archive, from the file of the same weights by another name, and from what is saved of it.
+  check(load_classifier(model, golden(), {}));
+  check(load_classifier(model, golden_folder() / "torchvision-resnet-basic/model.pth", {}));
+  save_weights(*alone.model, file("run.safetensors"), alone.metadata);
+  check(load_classifier(model, file("run.safetensors"), {}));
+  // Arithmetic on two of these files may round.
+  auto state = state_dict(*alone.model);
+  state["head.weight"] = state["head.weight"] + 1e-6;
+  save_safetensors(state, file("merged.safetensors"), alone.metadata);
+  check(load_classifier(model, file("merged.safetensors"), {}));
+
+  // A trained head is none of these.
+  const auto two = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
+  const auto fresh = load_classifier(model, "", two);
+  EXPECT_FALSE(fresh.outputs_are_logits);
+  EXPECT_TRUE(fresh.model->head->weight.requires_grad());
+  ASSERT_EQ(fresh.notes.size(), 1U);
+  EXPECT_TRUE(has(fresh.notes[0], "already returns 7 logits (of its last layer, 'fc')")) << fresh.notes[0];
+  EXPECT_TRUE(has(fresh.notes[0], "`head` checkpoint uses them")) << fresh.notes[0];
+  save_weights(*fresh.model, file("fresh.safetensors"), fresh.metadata);
+  const auto again = load_classifier(model, file("fresh.safetensors"), {});
+  EXPECT_FALSE(again.outputs_are_logits);
+  EXPECT_TRUE(again.model->head->weight.requires_grad() && again.notes.empty());
+}
+
+TEST_F(Scripts, AClassifierIsTrainedWithoutAHead) {
+  // Its two outputs are the classes of data().
+  torch::jit::Module fc("F"), module("M");
+  for (const auto& [name, shape] :
+       std::vector<std::pair<std::string, std::vector<int64_t>>>{{"weight", {2, 3}}, {"bias", {2}}}) {
+    const at::Tensor values = at::randn(shape);
+    values.set_requires_grad(true);
+    fc.register_parameter(name, values, false);
+  }
+  module.register_module("fc", fc);
+  module.define(
+      "def forward(self, x):\n    return torch.matmul(x.mean([2, 3]), self.fc.weight.t()) + self.fc.bias\n");
+  module.save(file("model.pt"));
+  const std::string model = "script:" + file("model.pt").string() + ":image_size=8";
+  const RunSetup run = prepared(model, {{"head", "checkpoint"}});
+  EXPECT_TRUE(run.model->head->weight.equal(at::eye(2)));
+  EXPECT_FALSE(run.model->head->weight.requires_grad());
+  const Tpgm tpgm(*run.model, TpgmOptions());
+  EXPECT_EQ(tpgm.displacements().names(),
+            (std::vector<std::string>{"backbone.fc.weight", "backbone.fc.bias"}));
+  const std::string probe = error_of([&] { prepared(model, {{"head", "checkpoint"}, {"method", "lp"}}); });
+  EXPECT_TRUE(has(probe, "`method` lp has nothing to train")) << probe;
+  EXPECT_TRUE(has(probe, "`head` fresh adds one")) << probe;
+  EXPECT_NO_THROW(prepared(model, {{"head", "fresh"}, {"method", "lp"}}));
+  // A run of it is one again, with its classes in another order, too.
+  Metadata metadata = run.metadata;
+  keys::kClasses.set(metadata, {"200", "40"});
+  save_weights(*run.model, file("run.safetensors"), metadata);
+  const RunSetup other = prepared(
+      "", {{"head", "checkpoint"}, {"checkpoint", file("run.safetensors").string()}, {"method", "ft"}});
+  EXPECT_EQ(other.options.model, model);
+  EXPECT_TRUE(other.model->head->weight.equal(at::eye(2).flip(0)));
+  EXPECT_FALSE(other.model->head->weight.requires_grad());
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ struct ImageView {
   std::vector<double> mean, std;  ///< per channel
   std::optional<double> crop_pct;
   std::optional<std::string> interpolation;  ///< "bicubic" or "bilinear"
+
+  bool operator==(const ImageView&) const = default;
 };
 
 /// A key and the type of its value. T is std::string, bool, double, std::vector<std::string> or ImageView;

@@ -163,6 +163,16 @@ const std::vector<LayoutTable>& layout_tables() {
   return kTables;
 }
 
+const std::vector<PreprocessingFile>& preprocessing_files() {
+  static const std::vector<PreprocessingFile> kFiles{
+      {"processor_config.json", Layout::kHuggingFace, read_huggingface_preprocessing},
+      {"preprocessor_config.json", Layout::kHuggingFace, read_huggingface_preprocessing},
+      {"open_clip_config.json", Layout::kOpenAi, read_open_clip_preprocessing},
+      {"config.json", Layout::kTimm, read_timm_preprocessing},
+  };
+  return kFiles;
+}
+
 const std::vector<Leftover>& leftovers() {
   static const std::vector<Leftover> kLeftovers{
       {"*position_ids", "positions, which are counted"},

@@ -1,5 +1,5 @@
-// The table of layouts: what each library calls the tensors of our models, and the file that describes a
-// model.
+// The table of layouts: what each library calls the tensors of our models, and the files that describe a model
+// and its images.
 #pragma once
 
 #include <string_view>
@@ -8,6 +8,8 @@
 #include "tpgm/weights/names.h"
 
 namespace tpgm {
+
+struct Preprocessing;
 
 /// How a tensor of the other library differs from ours.
 enum class Form {
@@ -44,6 +46,15 @@ struct LayoutTable {
 /// The layouts of other libraries, in the order in which they are tried. For a family the config files are
 /// looked for in the same order.
 const std::vector<LayoutTable>& layout_tables();
+
+/// A file beside the weights that says how images are preprocessed (config_json.h).
+struct PreprocessingFile {
+  std::string_view name;
+  Layout layout;  ///< of the library that writes it
+  bool (*read)(std::string_view text, Preprocessing& into);
+};
+/// In the order in which they are tried, after those of the checkpoint's own layout.
+const std::vector<PreprocessingFile>& preprocessing_files();
 
 /// Tensors in checkpoints that are no part of a model.
 struct Leftover {

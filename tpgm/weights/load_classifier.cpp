@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "tpgm/base/call.h"
@@ -18,33 +20,76 @@
 namespace tpgm {
 namespace {
 
+namespace fs = std::filesystem;
+
 // What a checkpoint gives to a classifier.
 struct Parts {
   std::shared_ptr<Backbone> backbone;
   at::Tensor head, bias;
-  std::optional<ModelConfig> config;  // of a model that is made from sizes
+  std::optional<ModelConfig> config;  // of a model that is made from sizes; else it is a file (a script)
   Metadata metadata;
 };
 
+// Whether a file is in `folder` or below it, whatever links lead to these folders.
+bool is_below(const fs::path& file, const fs::path& folder) {
+  std::error_code error;
+  const fs::path inside = fs::weakly_canonical(fs::absolute(file).parent_path(), error);
+  const fs::path way = inside.lexically_relative(fs::weakly_canonical(folder, error));
+  return !way.empty() && *way.begin() != "..";
+}
+
+// The model of a checkpoint whose metadata names a script, with the file to run. See load_classifier().
+ModelConfig find_script(const Checkpoint& checkpoint, ModelConfig named, const fs::path& of_recipe,
+                        std::vector<std::string>& notes) {
+  const fs::path file = named.file, folder = fs::absolute(checkpoint.files().front()).parent_path();
+  std::vector<fs::path> places = {of_recipe};
+  if (is_below(file, folder) || is_below(file, fs::current_path())) places.push_back(file);
+  places.push_back(folder / file.filename());
+  std::error_code error;
+  for (const auto& place : places) {
+    if (!fs::is_regular_file(place, error)) continue;
+    named.file = place.string();
+    notes.push_back(fmt::format("runs the TorchScript program '{}', which its {}", place.string(),
+                                place == of_recipe ? "recipe names" : "metadata name"));
+    return named;
+  }
+  const bool there = fs::is_regular_file(file, error);
+  if (!there) named.file = "FILE";
+  TORCH_CHECK(false, "'", checkpoint.path().string(), "' names the TorchScript program '", file.string(),
+              there
+                  ? "' as its model, which is neither in or below its own folder nor the working folder; if "
+                    "you trust it, give it as `model` "
+                  : "' as its model, which is not there, nor beside the checkpoint; give it as `model` ",
+              to_text(named));
+}
+
+// Whether a checkpoint is that of a classifier with this backbone, and not of the backbone alone, whose own
+// names may be "backbone.x" and "head.weight" too.
+bool is_classifier_of(const Backbone& backbone, const Checkpoint& checkpoint) {
+  const auto names = state_dict(backbone).keys();
+  return checkpoint.contains("head.weight") &&
+         std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return checkpoint.contains("backbone." + name); });
+}
+
 // Loads a model that is a file (a script). The tensors of its checkpoint have the model's own names, also in
 // the checkpoint of a classifier.
-Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedClassifier& result) {
-  if (!path.empty()) {
-    result.checkpoint.emplace(path);
+Parts load_file(ModelConfig config, LoadedClassifier& result) {
+  if (result.checkpoint) {
     // The file may have moved since, but the sizes stay unless the user gives others.
     const auto trained = model_of(*result.checkpoint);
     if (trained && trained->family == config.family) fill(config, *trained);
   }
   Parts parts{make_backbone(config), {}, {}, {}, {}};
+  config.file = fs::absolute(config.file).lexically_normal().string();  // to be found from other folders
   keys::kModel.set(result.metadata, to_text(config));
   if (!result.checkpoint) return parts;
   const Checkpoint& checkpoint = *result.checkpoint;
-  const NamedTensors backbone = below(checkpoint.tensors(), "backbone.");
-  if (backbone.is_empty() || !checkpoint.contains("head.weight")) {  // the model's alone
+  if (!is_classifier_of(*parts.backbone, checkpoint)) {
     load_weights(*parts.backbone, checkpoint);
     return parts;
   }
-  load_state_dict(*parts.backbone, backbone, {}, path);
+  load_state_dict(*parts.backbone, below(checkpoint.tensors(), "backbone."), {}, checkpoint.path());
   parts.head = checkpoint.tensor("head.weight");
   if (checkpoint.contains("head.bias")) parts.bias = checkpoint.tensor("head.bias");
   parts.metadata = checkpoint.metadata();
@@ -52,20 +97,18 @@ Parts load_file(ModelConfig config, const std::filesystem::path& path, LoadedCla
   return parts;
 }
 
-Parts load_model(const std::optional<ModelConfig>& wanted, const std::filesystem::path& file,
-                 LoadedClassifier& result) {
-  const Checkpoint checkpoint(file);
-  result.checkpoint = checkpoint;
+Parts load_model(const std::optional<ModelConfig>& wanted, LoadedClassifier& result) {
+  const Checkpoint& checkpoint = *result.checkpoint;
   ModelWeights weights = read_weights(checkpoint, wanted);
   Parts parts{make_backbone(weights.config), {}, {}, weights.config, checkpoint.metadata()};
-  load_state_dict(*parts.backbone, weights.backbone(), {}, file);
+  load_state_dict(*parts.backbone, weights.backbone(), {}, checkpoint.path());
   if (weights.has_head()) parts.head = weights.tensors["head.weight"];
   if (const auto* bias = weights.tensors.find("head.bias")) parts.bias = *bias;
   result.notes = std::move(weights.notes);
   weights.config.recompute.reset();  // it changes how features are computed, not their values
   keys::kModel.set(result.metadata, to_text(weights.config));
   keys::kLayout.set(result.metadata, to_text(weights.layout));
-  keys::kView.copy(checkpoint.metadata(), result.metadata);
+  if (weights.view != ImageView()) keys::kView.set(result.metadata, weights.view);
   keys::kTemplates.copy(checkpoint.metadata(), result.metadata);
   return parts;
 }
@@ -90,17 +133,42 @@ std::shared_ptr<Classifier> with_zero_shot_head(const Parts& parts, const LoadOp
                                       ClassifierOptions(options.classifier()).normalize(true));
 }
 
-// The checkpoint's own, used as it was trained.
+// Whether a head only selects features: each of its rows is that of an identity matrix. Arithmetic on files
+// may have rounded it.
+bool only_selects(const at::Tensor& head) {
+  const at::Tensor selected = at::zeros_like(head).scatter_(1, head.argmax(1, /*keepdim=*/true), 1);
+  return at::allclose(head, selected, /*rtol=*/0, /*atol=*/1e-5);
+}
+
+// The checkpoint's own, used as it was trained. A script without one returns logits, and then nothing but the
+// script is trained: a frozen identity stands for the head.
 std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
-                                          const LoadOptions& options) {
-  TORCH_CHECK(
-      parts.head.defined(), checkpoint.empty() ? "a script" : fmt::format("'{}'", checkpoint.string()),
-      " has no classification head of its own; make a zero-shot head from class names and give it with "
-      "`head`, or train one");
+                                          const LoadOptions& options, LoadedClassifier& result) {
+  const at::Tensor head =
+      parts.head.defined() || parts.config ? parts.head : at::eye(parts.backbone->num_features());
+  TORCH_CHECK(head.defined(), "'", checkpoint.string(),
+              "' has no classification head of its own; make a zero-shot head from class names and give it "
+              "with `head`, or train one");
   ClassifierOptions own(options.classifier());
   if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
   if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
-  return std::make_shared<Classifier>(parts.backbone, parts.head, parts.bias, own);
+  auto model = std::make_shared<Classifier>(parts.backbone, head, parts.bias, own);
+  result.outputs_are_logits = !parts.config && !parts.bias.defined() && only_selects(model->head->weight);
+  if (result.outputs_are_logits) model->head->weight.set_requires_grad(false);
+  return model;
+}
+
+// A script whose last layer is linear with a bias, as those of classifiers: its name; else empty.
+std::string last_linear(const Backbone& backbone) {
+  const auto parameters = backbone.named_parameters();
+  const std::string suffix = ".bias";
+  if (parameters.size() < 2 || !parameters.keys().back().ends_with(suffix)) return "";
+  const std::string last = parameters.keys().back();
+  const std::string layer = last.substr(0, last.size() - suffix.size());
+  const at::Tensor *weight = parameters.find(layer + ".weight"), *bias = parameters.find(last);
+  const int64_t outputs = backbone.num_features("");
+  const bool linear = weight && weight->dim() == 2 && weight->size(0) == outputs && bias->numel() == outputs;
+  return linear ? layer : "";
 }
 
 }  // namespace
@@ -108,14 +176,27 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options) try {
   LoadedClassifier result;
-  const auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
-  const Parts parts = wanted && wanted->family->is_file() ? load_file(*wanted, checkpoint, result)
-                                                          : load_model(wanted, checkpoint, result);
+  auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
+  const bool without_weights = wanted && wanted->family->is_file() && checkpoint.empty();
+  if (!without_weights) result.checkpoint.emplace(checkpoint);
+  if (!wanted) {
+    const auto named = model_of(*result.checkpoint);
+    if (named && named->family->is_file())
+      wanted = find_script(*result.checkpoint, *named, options.script(), result.notes);
+  }
+  const Parts parts =
+      wanted && wanted->family->is_file() ? load_file(*wanted, result) : load_model(wanted, result);
   if (options.head() == Head::kCheckpoint) {
-    result.model = with_own_head(parts, checkpoint, options);
+    result.model = with_own_head(parts, checkpoint, options, result);
   } else {
     if (parts.head.defined()) {
       result.notes.push_back(fmt::format("left out the head of {} classes", parts.head.size(0)));
+    } else if (const std::string layer = parts.config ? "" : last_linear(*parts.backbone);
+               !layer.empty() && options.head() == Head::kFresh && options.classifier().num_classes() > 1) {
+      result.notes.push_back(fmt::format(
+          "the script already returns {} logits (of its last layer, '{}'); a fresh head is put on top of "
+          "them, and `head` checkpoint uses them",
+          parts.backbone->num_features(""), layer));
     }
     result.model = options.head() == Head::kFresh
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())

@@ -16,7 +16,7 @@
 namespace tpgm {
 
 enum class Head {
-  kCheckpoint,  // the checkpoint's own; an error if it has none, or of another size
+  kCheckpoint,  // the checkpoint's own, or the outputs of a script; an error if there is none, or of another size
   kFresh,
   kZeroShot,  // a file that save_zero_shot() wrote
 };
@@ -25,6 +25,9 @@ struct LoadOptions {
   TORCH_ARG(Head, head) = Head::kCheckpoint;
   TORCH_ARG(std::filesystem::path, head_file);  // of kZeroShot
   TORCH_ARG(ClassifierOptions, classifier);
+  /// A script that is run wherever it lies if the checkpoint says that its model is a script: the one that the
+  /// recipe of its run names (script_of_run()).
+  TORCH_ARG(std::filesystem::path, script);
 };
 
 struct LoadedClassifier {
@@ -38,12 +41,20 @@ struct LoadedClassifier {
   std::vector<std::string> class_names;
   /// The open checkpoint, for callers that need more of it; empty if there was none.
   std::optional<Checkpoint> checkpoint;
+  /// The logits are the outputs of a script, in the order of the classes: the head is frozen and computes
+  /// nothing.
+  bool outputs_are_logits = false;
 };
 
 /// `model` names the model ("resnet50", "script:model.pt"); empty: the checkpoint says what it is.
-/// `checkpoint` has the weights; for a script it may be empty. A script is a program, so only `model` can
-/// name it, never the metadata of a checkpoint; its sizes come from the metadata unless `model` gives them.
-/// Everything is checked before anything is returned.
+/// `checkpoint` has the weights; for a script it may be empty. Sizes of a script come from the metadata unless
+/// `model` gives them. With Head::kCheckpoint a script without a head of ours is a classifier by itself: its
+/// outputs are the logits. Everything is checked before anything is returned.
+///
+/// A script is a program, so a checkpoint cannot choose freely what is run: its metadata may name a script in
+/// or below its own folder or the working folder, or stand for options.script(). A script that is no longer
+/// where the metadata says is looked for beside the checkpoint, by the name of its file. A note names what is
+/// run.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
 

@@ -18,6 +18,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/models/vit.h"
+#include "tpgm/weights/config_json.h"
 #include "tpgm/weights/layouts.h"
 
 namespace tpgm {
@@ -86,10 +87,12 @@ void check_layout(const std::optional<ModelConfig>& config, const Checkpoint& ch
 
 Recognised recognise_or_refuse(const Checkpoint& checkpoint, const std::optional<ModelConfig>& metadata) {
   auto found = recognise(checkpoint.names());
-  TORCH_CHECK(
-      found, "'", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
-      ", are those of no model known here; docs/models.md lists those that are. As TorchScript any model can "
-      "be tuned");
+  TORCH_CHECK(found, "'", checkpoint.path().string(), "': its names, ", list(checkpoint.names()),
+              ", are those of no model known here; docs/models.md lists those that are. ",
+              checkpoint.format().starts_with("TorchScript")
+                  ? fmt::format("It is TorchScript: give it as `model` script:{}",
+                                checkpoint.files().front().string())
+                  : "As TorchScript any model can be tuned: docs/howto/unknown-model.md");
   if (!metadata) return *found;
   const auto signature = [](const Family& family) {
     return *family.recognition ? (*family.recognition)->signature : "";
@@ -253,6 +256,62 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
   }
 }
 
+bool is_open(const ImageView& view) {
+  return view.mean.empty() || view.std.empty() || !view.crop_pct || !view.interpolation;
+}
+
+// "mean 0.5 0.5 0.5, std 0.5 0.5 0.5, crop_pct 0.9, bicubic"; what is open is left out.
+std::string describe(const ImageView& view) {
+  std::vector<std::string> texts;
+  if (!view.mean.empty()) texts.push_back(fmt::format("mean {}", fmt::join(view.mean, " ")));
+  if (!view.std.empty()) texts.push_back(fmt::format("std {}", fmt::join(view.std, " ")));
+  if (view.crop_pct) texts.push_back(fmt::format("crop_pct {:.4g}", *view.crop_pct));
+  if (view.interpolation) texts.push_back(*view.interpolation);
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// What the first file in `folder` says that says something, those of the layout first; nothing if none does.
+std::optional<std::pair<fs::path, Preprocessing>> read_preprocessing_file(const fs::path& folder,
+                                                                          Layout layout) {
+  auto files = preprocessing_files();
+  std::stable_partition(files.begin(), files.end(),
+                        [&](const PreprocessingFile& each) { return each.layout == layout; });
+  for (const PreprocessingFile& each : files) {
+    const fs::path path = folder / each.name;
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) continue;
+    const MappedFile file(path);
+    try {
+      Preprocessing found;
+      if (each.read(file.bytes(), found)) return std::pair(path, std::move(found));
+    } catch (const Malformed& malformed) {
+      refuse(path, malformed);
+    }
+  }
+  return std::nullopt;
+}
+
+// From our own metadata, else from a config file beside the weights. `own_size`: the image size is the user's
+// or our metadata's.
+void find_view(ModelWeights& weights, const Checkpoint& checkpoint, bool own_size) {
+  weights.view = keys::kView.of(checkpoint.metadata());
+  if (!is_open(weights.view)) return;
+  const auto beside = read_preprocessing_file(checkpoint.files().front().parent_path(), weights.layout);
+  if (!beside) return;
+  const auto& [path, found] = *beside;
+  fill(weights.view, found.view);
+  const std::string name = fmt::format("preprocessing of '{}'", path.filename().string());
+  weights.notes.push_back(fmt::format("{}: {}", name, describe(found.view)));
+  for (const auto& difference : found.differences)
+    weights.notes.push_back(fmt::format("{}: {}", name, difference));
+  const int64_t size = weights.config.image_size.value();
+  if (!own_size && found.image_size.value_or(size) != size) {
+    weights.notes.push_back(
+        fmt::format("{}: its images have {} pixels on a side, here {}; `model` {}:image_size={} takes them",
+                    name, *found.image_size, size, weights.config.family->name, *found.image_size));
+  }
+}
+
 ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted) {
   check_bytes(checkpoint);
   const std::optional<ModelConfig> metadata = model_of(checkpoint);
@@ -273,7 +332,9 @@ ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>
   result.config = sizes_of(*recognised.family, result.tensors);
   complete_config(result, checkpoint, recognised, wanted, metadata);
   check_complete(result, checkpoint);
-  if (wanted && wanted->image_size && *recognised.family->positions) resize(result, *wanted->image_size);
+  const bool size_wanted = wanted && wanted->image_size;
+  if (size_wanted && *recognised.family->positions) resize(result, *wanted->image_size);
+  find_view(result, checkpoint, size_wanted || metadata);
   return result;
 }
 
@@ -289,6 +350,19 @@ NamedTensors ModelWeights::backbone() const {
 }
 
 NamedTensors ModelWeights::text() const { return below(tensors, "text."); }
+
+void fill(ImageView& view, const ImageView& other) {
+  if (view.mean.empty()) view.mean = other.mean;
+  if (view.std.empty()) view.std = other.std;
+  if (!view.crop_pct) view.crop_pct = other.crop_pct;
+  if (!view.interpolation) view.interpolation = other.interpolation;
+}
+
+ImageView complete(ImageView view, const Family& family) {
+  const auto& [mean, std] = *family.normalization;
+  fill(view, {{mean.begin(), mean.end()}, {std.begin(), std.end()}, *family.crop_pct, "bicubic"});
+  return view;
+}
 
 std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   constexpr size_t kMaxText = 1000;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tpgm/io/checkpoint.h"
+#include "tpgm/io/metadata.h"
 #include "tpgm/models/config.h"
 #include "tpgm/weights/names.h"
 
@@ -17,6 +18,10 @@ struct ModelWeights {
   /// Views of the file where that is possible. "visual.*", "text.*" and "logit_scale" of CLIP; the backbone's
   /// own names of others; "head.*" of a classifier.
   NamedTensors tensors{"Tensor"};
+  /// The preprocessing of images: our own metadata's, or else that of a config file beside the weights
+  /// (preprocessor_config.json, open_clip_config.json, timm's config.json), which a note names. Neither needs
+  /// to give all of it; see complete().
+  ImageView view;
   /// What was unwrapped, left out, filled in, resized or assumed, for the user to read.
   std::vector<std::string> notes;
 
@@ -47,6 +52,11 @@ struct RenamedWeights {
   NamedTensors tensors{"Tensor"};
 };
 RenamedWeights rename_weights(const Checkpoint& checkpoint);
+
+/// Sets what is open in `view` to what `other` has.
+void fill(ImageView& view, const ImageView& other);
+/// `view`, and the usual values of the family where it is open.
+ImageView complete(ImageView view, const Family& family);
 
 /// What the metadata of a checkpoint of ours says of its model ("tpgm.model"); nothing if it says nothing.
 std::optional<ModelConfig> model_of(const Checkpoint& checkpoint);

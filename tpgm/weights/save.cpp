@@ -7,6 +7,7 @@
 #include "tpgm/base/call.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/safetensors_writer.h"
+#include "tpgm/models/families.h"
 #include "tpgm/weights/config_json.h"
 
 namespace tpgm {
@@ -19,6 +20,7 @@ Metadata metadata_for(const ModelWeights& weights, const SaveOptions& options) {
   ModelConfig config = weights.config;
   config.recompute.reset();  // it changes how features are computed, not their values
   keys::kModel.set(metadata, to_text(config));
+  if (!keys::kView.in(metadata) && weights.view != ImageView()) keys::kView.set(metadata, weights.view);
   return metadata;
 }
 
@@ -34,6 +36,11 @@ std::vector<std::string> caveats(const ModelConfig& config, Layout layout) {
     notes.emplace_back("for open_clip: a model with GELU, such as ViT-B-32, not ViT-B-32-quickgelu");
   }
   return notes;
+}
+
+void write_text(AtomicFile& file, const std::string& text) {
+  file.write(text.data(), text.size());
+  file.prepare();
 }
 
 bool overflowed(const at::Tensor& from, const at::Tensor& to) {
@@ -89,13 +96,21 @@ SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& out
         "transformers also needs a config.json, which is written only into a folder: name one as the output");
     writer.commit();
   } else {
-    AtomicFile config(output / "config.json");
-    const std::string text = huggingface_config(weights.config, weights.has_text());
-    config.write(text.data(), text.size());
-    config.prepare();
+    const ModelConfig& model = weights.config;
+    AtomicFile config(output / "config.json"), preprocessing(output / "preprocessor_config.json");
+    write_text(config, huggingface_config(model, weights.has_text()));
+    write_text(preprocessing, huggingface_preprocessing(complete(weights.view, *model.family),
+                                                        model.image_size.value(), model.channels.value()));
     writer.commit();
     config.commit();
+    preprocessing.commit();
     result.files.push_back(output / "config.json");
+    result.files.push_back(output / "preprocessor_config.json");
+    if (model.channels != 3) {
+      result.notes.push_back(fmt::format(
+          "the processor of transformers does not convert images to {} channels: convert them before it",
+          model.channels.value()));
+    }
   }
   return result;
 } catch (...) {

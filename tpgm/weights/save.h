@@ -32,8 +32,9 @@ struct SavedModel {
 };
 
 /// Writes the weights as safetensors in the names and shapes of another library. A folder becomes
-/// model.safetensors in it; of CLIP for Hugging Face also config.json. Nothing appears before all of it is on
-/// the disk.
+/// model.safetensors in it; of CLIP for Hugging Face also config.json and preprocessor_config.json, with the
+/// family's usual values where the preprocessing of the weights is open. Nothing appears before all of it is
+/// on the disk.
 SavedModel save_as(const ModelWeights& weights, const std::filesystem::path& output,
                    const SaveOptions& options);
 
