@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tools/interrupt.h"
 #include "tpgm/base/call.h"
 
 namespace tpgm::tools {
@@ -33,7 +34,9 @@ std::string with_flags(const std::string& text) {
   return result + text.substr(begin);
 }
 
-int run(const std::string& name, const Run& command) {
+namespace {
+
+int status_of(const std::string& name, const Run& command) {
   int status = 1;
   try {
     status = command();
@@ -49,6 +52,13 @@ int run(const std::string& name, const Run& command) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
   }
   return 1;
+}
+
+}  // namespace
+
+int run(const std::string& name, const Run& command) {
+  const int status = status_of(name, command);
+  return status != 0 && interrupt_status() != 0 ? interrupt_status() : status;
 }
 
 }  // namespace tpgm::tools

@@ -15,7 +15,8 @@ namespace tpgm::tools {
 using Run = std::function<int()>;
 
 /// Runs the command; turns exceptions, and a stdout that could not be written, into a line on stderr and the
-/// exit status. `name` is the command line after `tpgm`: "data split".
+/// exit status, which is interrupt_status() if it failed after a signal. `name` is the command line after
+/// `tpgm`: "data split".
 int run(const std::string& name, const Run& command);
 
 struct Command {

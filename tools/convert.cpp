@@ -30,13 +30,9 @@ struct ConvertArguments {
   bool keep_prefix = false;
 };
 
-// Files that Hugging Face's processors read, copied beside the weights.
-constexpr std::array kCompanions{"vocab.json",
-                                 "merges.txt",
-                                 "tokenizer.json",
-                                 "tokenizer_config.json",
-                                 "special_tokens_map.json",
-                                 "preprocessor_config.json"};
+// Files that Hugging Face's tokenizers read, copied beside the weights.
+constexpr std::array kCompanions{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
+                                 "special_tokens_map.json"};
 
 void copy_companions(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::error_code error;
@@ -73,6 +69,18 @@ int convert_layout(const ConvertArguments& args) {
   options.layout(parse_layout(args.to));
   if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
   if (!args.shard_size.empty()) options.shard_size(parse_bytes(args.shard_size));
+  // transformers reads folders.
+  const bool for_transformers =
+      options.layout() == Layout::kHuggingFace && !args.output.ends_with(".safetensors");
+  const bool named_folder = args.output.ends_with('/') || is_folder(args.output);
+  const bool folder = named_folder || for_transformers;
+  std::filesystem::path output = args.output;
+  const auto suffix = output.extension();
+  if (!named_folder && (for_transformers ? suffix == ".pt" || suffix == ".pth" || suffix == ".bin"
+                                         : suffix != ".safetensors")) {
+    throw UsageError(fmt::format("only safetensors are written: name the output '{}', not '{}'",
+                                 output.replace_extension(".safetensors").string(), args.output));
+  }
   const Checkpoint input(args.input, args.key);
   const ModelWeights weights =
       read_weights(input, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
@@ -92,10 +100,6 @@ int convert_layout(const ConvertArguments& args) {
   }
   keys::kCommand.set(metadata, command);
   options.metadata(metadata);
-  // transformers reads folders.
-  const bool for_transformers =
-      options.layout() == Layout::kHuggingFace && !args.output.ends_with(".safetensors");
-  const bool folder = args.output.ends_with('/') || is_folder(args.output) || for_transformers;
   SavedModel saved;
   const auto write = [&] { saved = save_as(weights, args.output, options); };
   folder ? with_folder(args.output, write) : write();

@@ -5,15 +5,15 @@
 namespace tpgm::tools {
 namespace {
 
-volatile sig_atomic_t signalled = 0;
+volatile sig_atomic_t signalled = 0;  // the number of the signal
 
-// The first signal sets the flag; the second ends the process.
+// The first signal is noted; the second ends the process.
 void take_signal(int number) {
   if (signalled != 0) {
     ::signal(number, SIG_DFL);
     ::raise(number);
   }
-  signalled = 1;
+  signalled = number;
 }
 
 }  // namespace
@@ -28,5 +28,7 @@ bool interrupted() {
   }();
   return installed && signalled != 0;
 }
+
+int interrupt_status() { return signalled == 0 ? 0 : 128 + signalled; }
 
 }  // namespace tpgm::tools

@@ -1,8 +1,6 @@
 // main() of tpgm-torch, which launcher.cpp executes: the table of subcommands.
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <malloc.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
@@ -12,12 +10,12 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "tools/command.h"
+#include "tools/complaint.h"
 #include "tools/help_formatter.h"
-#include "tpgm/base/names.h"
 #include "tpgm/base/version.h"
-#include "tpgm/train/options.h"
 
 namespace {
 
@@ -45,7 +43,7 @@ constexpr Command kCommands[] = {
     {"reproduce", "run a table of the paper from its recipes, and compare the numbers",
      tpgm::tools::configure_reproduce},
     {"theory", "check Theorem 1 of the paper numerically", tpgm::tools::configure_theory},
-    {"bench", "measure the speed of tpgm and of its rivals in one run", tpgm::tools::configure_bench},
+    {"bench", "benchmark tpgm against PyTorch and other baselines", tpgm::tools::configure_bench},
 };
 
 std::string version_text() {
@@ -59,43 +57,14 @@ std::string version_text() {
                      at::get_num_threads());
 }
 
-// The error about the first word that should be a command or subcommand and is none; empty if there is no
-// such word.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-  const CLI::App* at = &app;
-  std::string command = "tpgm";
-  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
-    std::vector<std::string> names;
-    for (const auto* sub : at->get_subcommands([](const CLI::App*) { return true; }))
-      names.push_back(sub->get_name());
-    if (names.empty()) return "";
-    const std::string word = argv[i];
-    const bool training = at == &app && (word == "finetune" || word == "fine-tune" || word == "tune");
-    const auto nearest = training ? std::string("train") : tpgm::nearest(word, names);
-    if (nearest != argv[i]) {
-      return fmt::format("tpgm: no command '{}'; did you mean '{}'? {} --help lists them\n",
-                         fmt::join(argv + 1, argv + i + 1, " "), nearest, command);
-    }
-    at = at->get_subcommand(argv[i]);
-    command += fmt::format(" {}", argv[i]);
+// The last of a repeated option wins, as in most commands; lists grow.
+void take_last(CLI::App& app) {
+  for (auto* option : app.get_options()) {
+    if (option->nonpositional() && option->get_items_expected_max() == 1 &&
+        option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw)
+      option->take_last();
   }
-  return "";
-}
-
-// Says what is wrong with the command line; for an unknown option, with the nearest one.
-std::string complaint_of(const CLI::ParseError& error, const CLI::App& command) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
-  std::vector<std::string> names;
-  for (const auto* option : command.get_options()) {
-    for (const auto& name : option->get_lnames()) names.push_back(name);
-  }
-  for (const auto& word : command.remaining()) {
-    if (!word.starts_with("--")) continue;
-    const auto flag = word.substr(0, word.find('='));
-    const std::string meant = tpgm::nearest_option(flag.substr(2), names);
-    return fmt::format("no option '{}'; did you mean '--{}'?", flag, meant);
-  }
-  return error.what();
+  for (auto* sub : app.get_subcommands([](CLI::App*) { return true; })) take_last(*sub);
 }
 
 }  // namespace
@@ -122,6 +91,7 @@ int main(int argc, char** argv) {
     sub->option_defaults()->always_capture_default();
     runs[sub] = {command.name, command.configure(*sub)};
   }
+  take_last(app);
   const bool asks = argc > 1 && std::string(argv[1]) == "help";
   if (argc == 1 || (asks && argc == 2)) {
     if (!asks) {
@@ -135,7 +105,8 @@ int main(int argc, char** argv) {
     std::rotate(argv + 1, argv + 2, argv + argc);
     argv[argc - 1] = const_cast<char*>("--help");
   }
-  if (const auto complaint = unknown_command(app, argc, argv); !complaint.empty()) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const auto complaint = tpgm::tools::unknown_command(app, words); !complaint.empty()) {
     tpgm::tools::say(complaint);
     return 2;
   }
@@ -148,7 +119,7 @@ int main(int argc, char** argv) {
     for (; !at->get_subcommands().empty(); command += " " + at->get_name()) {
       at = at->get_subcommands().front();
     }
-    const auto complaint = complaint_of(error, *at);
+    const auto complaint = tpgm::tools::complaint_of(error, *at, words);
     tpgm::tools::say(fmt::format("{}: {}{} {} --help\n", command, complaint,
                                  complaint.ends_with('?') ? " See" : "; see", command));
     return 2;

@@ -66,9 +66,8 @@ std::string plan_text(const TablePlan& plan, DataSizes& sizes) {
   if (cost.left.runs == 0) return text + "nothing is left to run\n";
   say("tpgm reproduce: measuring the speed of this machine\n");
   const double speed = measure_apart(plan.example());
-  return text +
-         fmt::format("{} runs to make: about {} (h:mm:ss) at {:.1f} training images/s, measured here\n",
-                     cost.left.runs, duration_text(cost.left.work() / speed), speed);
+  return text + fmt::format("{} runs to make: about {} at {:.1f} training images/s, measured here\n",
+                            cost.left.runs, duration_text(cost.left.work() / speed), speed);
 }
 
 // Makes one table; false if a run failed.
@@ -145,7 +144,7 @@ int run_all(const ReproduceArguments& args) {
 
 Run configure_reproduce(CLI::App& app) {
   auto args = std::make_shared<ReproduceArguments>();
-  app.add_option("tables", args->tables,
+  app.add_option("TABLE", args->tables,
                  "Tables: names in 'tpgm list recipes', or folders with a paper.csv; a folder of such "
                  "folders stands for all of them");
   app.add_option("-o,--output", args->output,

@@ -53,6 +53,7 @@ std::string shown_type(const std::string& type) {
 // An option of one or several methods, with the help of each.
 struct MethodOption {
   std::string type;
+  std::vector<decltype(OptionInfo::check)> checks;                     // of each method
   std::vector<std::pair<std::string, std::vector<std::string>>> uses;  // help with default; methods
 
   std::string help() const {
@@ -60,6 +61,20 @@ struct MethodOption {
     for (const auto& [text, names] : uses)
       texts.push_back(fmt::format("{}: {}", fmt::join(names, ", "), text));
     return fmt::format("{}", fmt::join(texts, "; "));
+  }
+
+  // Says what is wrong with a value that none of the methods takes; empty if one does.
+  std::string complaint(const std::string& text) const {
+    std::string wrong;
+    for (const auto& check : checks) {
+      try {
+        check("", text);
+        return "";
+      } catch (const c10::Error& error) {
+        wrong = error_text(error).substr(1);  // the space after the name
+      }
+    }
+    return wrong;
   }
 };
 
@@ -128,6 +143,7 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
       if (flags_.contains(key) || left_out(key) || option.by_loop) continue;
       auto& all = options[key];
       all.type = option.type;
+      all.checks.push_back(option.check);
       const std::string text =
           fmt::format("{}{}", option.help,
                       option.default_value.empty() ? "" : fmt::format(" [{}]", option.default_value));
@@ -141,6 +157,7 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
     auto& flag = flags_[key];
     flag.option = app.add_option("--" + key, flag.text, with_flags(option.help()))
                       ->type_name(shown_type(option.type))
+                      ->check([option = option](const std::string& text) { return option.complaint(text); })
                       ->group("Method");
   }
 }

@@ -33,4 +33,14 @@ std::vector<fs::path> recipe_roots(const std::string& given) {
   return roots;
 }
 
+fs::path find_recipe(const std::string& given) {
+  std::error_code error;
+  const fs::path below = fs::path(given).lexically_normal().lexically_relative("recipes");
+  if (fs::exists(given, error) || below.empty() || *below.begin() == "..") return given;
+  for (const auto& root : shared_folders("recipes")) {
+    if (fs::is_regular_file(root / below, error)) return root / below;
+  }
+  return given;
+}
+
 }  // namespace tpgm::tools

@@ -14,4 +14,7 @@ std::vector<std::filesystem::path> shared_folders(const std::string& name);
 /// shared_folders().
 std::vector<std::filesystem::path> recipe_roots(const std::string& given = "");
 
+/// A recipe's file as given; "recipes/..." is also found beside the program, if there is none here.
+std::filesystem::path find_recipe(const std::string& given);
+
 }  // namespace tpgm::tools

@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/run_many.h"
 #include "tools/setting_flags.h"
+#include "tools/shared_files.h"
 #include "tpgm/train/recipe.h"
 
 namespace tpgm::tools {
@@ -48,7 +49,7 @@ Run configure_train(CLI::App& app) {
       return resume_run(args->resume, settings, args->json);
     }
     Recipe recipe;
-    if (!args->config.empty()) recipe = load_recipe(args->config);
+    if (!args->config.empty()) recipe = load_recipe(find_recipe(args->config));
     override_with(recipe, settings);
     if (!args->sweep.empty()) recipe.sweep = args->sweep;
     if (!args->seeds.empty()) from_text("--seeds", args->seeds, recipe.seeds);

@@ -35,9 +35,10 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
   fmt::print("{}\n", to_text(results_table({row})));
   if (!std::isnan(result.selection))
     fmt::print("selection {:.2f} %, epoch {} of {}", result.selection, result.best_epoch, options.epochs);
-  fmt::print("{}{} steps in {}{}\n", std::isnan(result.selection) ? "" : "; ", result.steps,
-             duration_text(result.seconds),
-             result.skipped_steps > 0 ? fmt::format("; {} steps skipped", result.skipped_steps) : "");
+  fmt::print(
+      "{}{} in {}{}\n", std::isnan(result.selection) ? "" : "; ", counted(result.steps, "step"),
+      duration_text(result.seconds),
+      result.skipped_steps > 0 ? fmt::format("; {} skipped", counted(result.skipped_steps, "step")) : "");
   if (options.classes == ScoredClasses::kSubset)
     fmt::print("scored over the classes that occur in each test\n");
   fmt::print("{}\n", weights_of(folder).string());
@@ -70,6 +71,9 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
     callbacks.stop = interrupted;
     callbacks.say = [&](const std::string& text) { status.say("tpgm train: " + text); };
     callbacks.progress = [&](const TrainProgress& at) {
+      if (status.due()) status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
+    };
+    callbacks.radii = [&](const RadiusProgress& at) {
       if (status.due()) status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
     };
     Trainer trainer(setup, &*folder, callbacks);

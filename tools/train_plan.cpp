@@ -43,8 +43,8 @@ void print_plan(const TrainOptions& options) {
              names_text(excluded));
 
   const int64_t per_epoch = setup.data.train.size() / o.batch_size / o.grad_accum_steps;
-  fmt::print("#\n# steps: {} ({} epochs of {}), {} images each\n", grouped(o.epochs * per_epoch), o.epochs,
-             per_epoch, o.batch_size * o.grad_accum_steps);
+  fmt::print("#\n# steps: {} ({} of {}), {} each\n", grouped(o.epochs * per_epoch),
+             counted(o.epochs, "epoch"), per_epoch, counted(o.batch_size * o.grad_accum_steps, "image"));
   const auto memory = estimate_memory(setup);
   fmt::print(
       "# memory, estimated: {} (weights {}, gradients {}, optimizer {}, anchor {}, average {}, activations "

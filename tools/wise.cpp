@@ -27,7 +27,8 @@ constexpr size_t kMaxRatios = 200;  // each is an open file
 double parse_ratio(const std::string& text) {
   const auto value =
       parse_number<double>(std::string_view(text).substr(std::min(text.find_first_not_of(' '), text.size())));
-  if (!value || !std::isfinite(*value)) throw std::invalid_argument(fmt::format("'{}' is no number", text));
+  if (!value || !std::isfinite(*value))
+    throw std::invalid_argument(fmt::format("'{}' is not a number", text));
   return *value;
 }
 
@@ -45,7 +46,7 @@ std::vector<double> parse_ratios(const std::string& text) {
       continue;
     }
     if (second == std::string::npos)
-      throw std::invalid_argument(fmt::format("'{}' is no range; write it like 0.1:0.9:0.1", part));
+      throw std::invalid_argument(fmt::format("'{}' is not a range; write it like 0.1:0.9:0.1", part));
     const double from = parse_ratio(part.substr(0, first)),
                  to = parse_ratio(part.substr(first + 1, second - first - 1)),
                  step = parse_ratio(part.substr(second + 1));
@@ -121,14 +122,13 @@ int wise(const WiseArguments& args) {
 
   const fs::path output = args.output;
   const bool sweep = args.ratio.find_first_of(":,") != std::string::npos;
-  const bool folder = sweep || args.output.ends_with('/') || is_folder(output);
-  if (sweep && output.extension() == ".safetensors") {
-    throw UsageError(fmt::format("a sweep makes {} files: name a folder with -o, not '{}'",
-                                 options.ratios().size(), args.output));
-  }
+  const bool beside = sweep && output.extension() == ".safetensors" && !is_folder(output);
+  const bool folder = !beside && (sweep || args.output.ends_with('/') || is_folder(output));
   std::vector<fs::path> outputs;
   for (const double ratio : options.ratios()) {
-    outputs.push_back(sweep    ? output / fmt::format("wise-{}.safetensors", ratio)
+    const fs::path stem = fs::path(output).replace_extension();
+    outputs.push_back(beside   ? fs::path(fmt::format("{}-ratio={}.safetensors", stem.string(), ratio))
+                      : sweep  ? output / fmt::format("wise-{}.safetensors", ratio)
                       : folder ? output / "model.safetensors"
                                : output);
   }
@@ -153,11 +153,14 @@ Run configure_wise(CLI::App& app) {
   auto args = std::make_shared<WiseArguments>();
   app.add_option("PRE", args->pretrained, "Pre-trained checkpoint (ratio 0): a file or folder")->required();
   app.add_option("FT", args->finetuned, "Fine-tuned checkpoint (ratio 1)")->required();
-  app.add_option("-o,--output", args->output, "Output: a .safetensors file; for several ratios, a folder")
+  app.add_option("-o,--output", args->output,
+                 "Output: a .safetensors file; for several ratios, a folder (OUT/wise-0.1.safetensors), or a "
+                 ".safetensors file (OUT-ratio=0.1.safetensors)")
       ->required();
   app.add_option(
          "--ratio", args->ratio,
          "Interpolation ratio from PRE (0) to FT (1): one, several (0.1,0.5) or a sweep (0.1:0.9:0.1)")
+      ->type_name("FLOAT,...")
       ->check(parses(parse_ratios));
   app.add_option("--filter", args->filters,
                  "GLOB=RATIO: another ratio for matching tensors; may be repeated, the last match applies")

@@ -54,13 +54,13 @@ TEST(Text, OfEveryTypeIsReadAsItIsWritten) {
 TEST(Text, ThatIsNoValueIsRefused) {
   EXPECT_EQ(refusal<Color>("blue"), "`it` must be green|red, not 'blue'");
   EXPECT_EQ(refusal<std::optional<Color>>("Red"), "`it` must be green|red, not 'Red'");
-  EXPECT_EQ(refusal<int64_t>("1.5"), "`it` must be int, not '1.5'");
-  EXPECT_EQ(refusal<int64_t>("9223372036854775808"), "`it` must be int, not '9223372036854775808'");
-  EXPECT_EQ(refusal<double>("1 "), "`it` must be float, not '1 '");
-  EXPECT_EQ(refusal<double>(""), "`it` must be float, not ''");
-  EXPECT_EQ(refusal<bool>("1"), "`it` must be bool, not '1'");
-  EXPECT_EQ(refusal<std::vector<double>>("1,x"), "`it` must be float, not 'x'");
-  EXPECT_EQ(refusal<bool>("a\nb"), "`it` must be bool, not 'a?b'");
+  EXPECT_EQ(refusal<int64_t>("1.5"), "`it` must be an integer, not '1.5'");
+  EXPECT_EQ(refusal<int64_t>("9223372036854775808"), "`it` must be an integer, not '9223372036854775808'");
+  EXPECT_EQ(refusal<double>("1 "), "`it` must be a number, not '1 '");
+  EXPECT_EQ(refusal<double>(""), "`it` must be a number, not ''");
+  EXPECT_EQ(refusal<bool>("1"), "`it` must be true or false, not '1'");
+  EXPECT_EQ(refusal<std::vector<double>>("1,x"), "`it` must be a number, not 'x'");
+  EXPECT_EQ(refusal<bool>("a\nb"), "`it` must be true or false, not 'a?b'");
 }
 
 TEST(Text, OfSizesKeepsItsSpelling) {

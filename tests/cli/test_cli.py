@@ -113,6 +113,7 @@ class CommandTest(Command):
         first = self.expect(0, *SMALL_THEORY, "--json")
         self.assertEqual(self.expect(0, *SMALL_THEORY, "--json", "--seed", "0"), first)
         self.assertNotEqual(self.expect(0, *SMALL_THEORY, "--json", "--seed", "1"), first)
+        self.assertEqual(self.expect(0, "theory", "--draws", "9", *SMALL_THEORY[1:], "--json"), first, "the last one wins")
 
     def test_failures_are_one_line(self):
         said = self.expect_one_line(1, "theory", "--samples", "99", "--dims", "10")
@@ -282,6 +283,13 @@ class CheckpointCommandTest(Command):
         self.assertRegex(text, r"(?m)^fc\.weight +F32 +\[3,2\] +6 +24 B$")
         self.assertIn("6 tensors, 28 parameters", text)
         self.assertIn("license: MIT", text)
+
+    def test_inspect_one_says_what_model_it_is(self):
+        write_safetensors("model.safetensors", self.FT, {"tpgm.model": "resnet:layers=1-1,width=8"})
+        self.assertRegex(self.expect(0, "inspect", "model.safetensors"), "(?m)^model: resnet:layers=1-1,width=8$")
+        result = json.loads(self.expect(0, "inspect", "model.safetensors", "--json"))
+        self.assertEqual(result["model"], "resnet:layers=1-1,width=8")
+        self.assertNotIn("model", json.loads(self.expect(0, "inspect", "ft.safetensors", "--json")))
 
     def test_inspect_one_as_json(self):
         result = json.loads(self.expect(0, "inspect", "ft.safetensors", "--json"))
@@ -521,6 +529,10 @@ class CheckpointCommandTest(Command):
             sorted(os.listdir("list/in")), ["wise-0.25.safetensors", "wise-0.safetensors", "wise-1.safetensors"]
         )
 
+        text = self.expect(0, "wise", "pre.safetensors", "ft.safetensors", "-o", "mix.safetensors", "--ratio", "0.3,1")
+        self.assertEqual(text.splitlines()[::2], ["mix-ratio=0.3.safetensors", "mix-ratio=1.safetensors"])
+        self.assertEqual(Path("mix-ratio=0.3.safetensors").read_bytes(), Path("single.safetensors").read_bytes())
+
     def test_wise_writes_into_folders(self):
         Path("there").mkdir()
         for folder in ["there", "new/"]:
@@ -569,7 +581,6 @@ class CheckpointCommandTest(Command):
         wise = ["wise", "pre.safetensors", "ft.safetensors", "-o", "x.safetensors"]
         self.refuse(
             (wise[:3], "--help"),
-            ([*wise, "--ratio", "0.1,0.2"], "a sweep makes 2 files: name a folder"),
             *(([*wise, "--ratio", ratio], "--help") for ratio in ["nan", "0.9:0.1:0.1"]),
             ([*wise, "--filter", "fc.*=much"], "--help"),
             ([*wise, "--shard-size", "5XB"], "--help"),

@@ -70,6 +70,26 @@ class Check(DataCommand):
         self.assertIn("pic_001.jpg: it is empty", text)
         self.assertIn("are in two parts:", text)
 
+    def test_images_of_other_formats(self):
+        pacs = self.copy("pacs")
+        text = self.run_ok("data", "check", pacs).stdout
+        self.assertNotIn("not read", text)
+        self.assertIn("Every image can be read", text)
+        self.assertEqual(self.check_json(0, pacs)["unread"], {})
+        for name in ("photo/dog/a.webp", "photo/dog/b.WEBP", "sketch/horse/c.gif"):
+            (pacs / name).write_bytes(b"")
+        result = self.run_ok("data", "check", pacs)
+        said = f"3 files of '{pacs}' are not read: 2 .webp, 1 .gif (JPEG and PNG are)"
+        self.assertIn(f"\n{said}.\n\nEvery other image can be read, and none is in two parts.\n", result.stdout)
+        self.assertEqual(result.stderr, "")
+        self.assertEqual(self.check_json(0, pacs)["unread"], {".webp": 2, ".gif": 1})
+        other = self.run_ok("data", "split", pacs, "--train", "photo", "-o", self.folder / "lists")
+        self.assertIn(f"tpgm data split: {said}\n", other.stderr)
+
+    def test_one_part(self):
+        text = self.run_ok("data", "check", self.small / "pacs" / "photo").stdout
+        self.assertIn("photo: 7 classes, 1 part, 28 images\n", text)
+
     def test_twins_in_one_part_are_a_note(self):
         pacs = self.copy("pacs")
         shutil.copy(pacs / "sketch" / "dog" / "pic_001.jpg", pacs / "sketch" / "dog" / "again.jpg")
@@ -312,7 +332,7 @@ class Predict(DataCommand):
         self.assertIn("the same file", self.error(2, *common))
         self.assertIn("--features has none", self.error(2, *common, "--csv", "y", "--features", "--classes", "subset"))
         self.assertIn("--mean: 2 numbers; expected 1 or 3", self.error(2, *common, "--csv", "y", "--mean", "0.5,0.5"))
-        self.assertIn("std above 0", self.error(1, *common, "--csv", self.folder / "y", "--std", "0"))
+        self.assertIn("--std: 0: must be above 0", self.error(2, *common, "--csv", self.folder / "y", "--std", "0"))
         self.assertIn("--checkpoint is required", self.error(2, "predict", "--data-dir", self.small, "-o", self.folder / "x"))
         self.assertIn("error|skip", self.error(2, "predict", "--checkpoint", RESNET, "--data-dir", self.small, "-o",
                                                   self.folder / "x", "--on-bad-image", "ignore"))

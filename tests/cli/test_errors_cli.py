@@ -63,6 +63,77 @@ class Mistakes(DataCommand):
         self.assertIn("did you mean 'tpgm'?", self.answer(2, *self.train(method="tgpm")))
         self.assertIn("did you mean 'resnet50'?", self.answer(1, *self.train(model="resnet5o")))
 
+        self.assertIn("did you mean 'tpgm'?", self.answer(2, *self.train(method="TPGM")))
+        for arguments, status in ((self.train(method="sam"), 2), (self.train(model="some-net"), 1)):
+            self.assertNotIn("did you mean", self.answer(status, *arguments))
+
+    def test_words_of_other_trainers(self):
+        for option, words in {
+                "--img-size": "'--img-size': the image size is a part of the model: --model NAME:image_size=N",
+                "--input-size": "--model NAME:image_size=N",
+                "--bs": "no option '--bs'; did you mean '--batch-size'?",
+                "--num-classes": "'--num-classes': the classes are the folders of --data-dir",
+                "--freeze": "--method chooses what trains: lp",
+                "--drop-path": "stochastic depth",
+                "--drop": "dropout",
+                "--log-wandb": "TensorBoard events are written to the run folder",
+                "--amp-dtype": "--amp computes in bf16",
+                "--lr-base": "--lr is the learning rate itself",
+                "--pretrained": "--checkpoint FILE",
+                "--initial-checkpoint": "did you mean '--checkpoint'?",
+                "--log-interval": "did you mean '--log-every'?",
+                "--recovery-interval": "did you mean '--checkpoint-every'?",
+                "--class-map": "did you mean '--class-list'?",
+                "--aa": "--rand-augment OPERATIONS,MAGNITUDE",
+                "--val-split": "--test takes DOMAIN/SPLIT",
+                "--dataset": "did you mean '--data-dir'?",
+                "-lr": "no option '-lr'; did you mean '--lr'?",
+                "--\u0435pochs": "it has a letter that only looks like ASCII; did you mean '--epochs'?"}.items():
+            with self.subTest(option):
+                self.assertIn(words, self.answer(2, "train", option, "3"))
+        self.assertIn("; see tpgm train --help", self.answer(2, "train", "--img-size", "224"))
+        self.assertNotIn("did you mean", self.answer(2, "train", "--torchcompile"))
+        self.write("timm.toml", b"num_classes = 10\n")
+        self.assertIn("'num-classes': the classes are the folders of --data-dir", self.answer(1, "train", "-c", "timm.toml"))
+        self.assertIn("did you mean '--ratio'?", self.answer(2, "wise", "--alpha", "0.3", "a", "b"))
+        self.assertIn("did you mean '--version'?", self.answer(2, "version"))
+        self.assertNotIn("did you mean", self.answer(2, "quantize"))
+
+    def test_models_of_other_libraries(self):
+        for model, words in {
+                "convnext_atto": "script:FILE takes any TorchScript module",
+                "vit_small_patch14_dinov2": "script:FILE takes any TorchScript module",
+                "vit_base_patch16_clip_224.openai": "did you mean 'clip-vit-b-16'?",
+                "vit_large_patch14_clip_336": "did you mean 'clip-vit-l-14-336'?",
+                "ViT-B-16-quickgelu": "did you mean 'clip-vit-b-16'?",
+                "vit_base_patch16_384": "did you mean 'vit-b-16:image_size=384'?",
+                "deit_tiny_patch16_224": "did you mean 'vit:width=192,depth=12,heads=3,patch=16,image_size=224'?",
+                "resnet50.a1_in1k": "did you mean 'resnet50'?"}.items():
+            with self.subTest(model):
+                said = self.answer(1, *self.train(model=model))
+                self.assertIn(words, said)
+                self.assertEqual("did you mean" in said, "did you mean" in words, said)
+
+    def test_arguments(self):
+        for arguments, words in (
+                (("train", self.photos), f"unexpected argument '{self.photos}'; a data set is given with --data-dir {self.photos};"),
+                (("train", "surplus"), "unexpected argument 'surplus'; see tpgm train --help"),
+                (("train", "--test", "a=x", "b=y"), "'b=y'; values of a list are separated by commas: --test a=x,b=y;"),
+                (("train", "\u2013lr", "3"), "begins with a dash that only looks like ASCII; did you mean '--lr'?"),
+                (("train", "--opt-betas", "0.9", "0.999"), "expected 2 numbers separated by commas, not 1; write --opt-betas 0.9,0.999;"),
+                (("train", "--lr", "abc"), "--lr: must be a number, not 'abc'"),
+                (("train", "--lr"), "--lr needs a value"),
+                (("train", "--no-amp=maybe"), "--amp takes no value"),
+                (("train", "--every", "0"), "--every: must be an integer from 1, or 'end', not '0'"),
+                (("train", "--jobs", "5000"), "--jobs: must be an integer from 0 to 1024, not '5000'"),
+                (("theory", "--draws", "many"), "--draws: must be an integer, not 'many'"),
+                (("list",), "say models, methods or recipes; see tpgm list --help"),
+                (("list", "modles"), "KIND: must be models, methods or recipes, not 'modles'; did you mean 'models'?"),
+                (("bench",), "a command is needed: io, loader, projection or step;"),
+                (("data", "check"), "DATA is required")):
+            with self.subTest(words):
+                self.assertIn(words, self.answer(2, *arguments))
+
     # checkpoints
 
     def test_a_name_on_the_hub(self):
@@ -73,7 +144,7 @@ class Mistakes(DataCommand):
         self.assertNotIn("hf download", self.answer(1, "inspect", "model.pt"))
 
     def test_a_file_that_is_no_checkpoint(self):
-        for content, words in ((b"hello\nworld\n", "it is no checkpoint"), (b"", "the file is empty"),
+        for content, words in ((b"hello\nworld\n", "it is not a checkpoint"), (b"", "the file is empty"),
                                (b"<!DOCTYPE html><html>404</html>", "it is a web page"),
                                (b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n", "git lfs pull"),
                                (RESNET.read_bytes()[:5000], "damaged or incomplete")):
@@ -84,7 +155,8 @@ class Mistakes(DataCommand):
 
     def test_two_models(self):
         said = tpgm("wise", RESNET, GOLDENS / "timm-vit" / "model.pth", "-o", self.folder / "x.safetensors").stderr
-        self.assertIn("are they checkpoints of one architecture?", said)
+        self.assertIn("is a resnet, and", said)
+        self.assertIn("a vit: they must be of one architecture", said)
 
     # data
 
@@ -101,7 +173,7 @@ class Mistakes(DataCommand):
     def test_images_of_another_kind(self):
         (self.folder / "gif" / "a").mkdir(parents=True)
         self.write("gif/a/1.gif", b"GIF89a")
-        self.assertIn("are: 1 .gif", self.answer(1, "data", "check", "gif"))
+        self.assertIn("is not read: 1 .gif (JPEG and PNG are)", self.answer(1, "data", "check", "gif"))
 
     def test_classes_that_do_not_match(self):
         said = self.answer(1, *self.train("--test", "r=" + str(self.small / "imagenet-r")))

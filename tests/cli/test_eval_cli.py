@@ -247,7 +247,7 @@ class Eval(TwoCheckpoints):
         (row,) = self.eval_json(self.pre, *self.common, "--test", "sketch", "--test-fraction", "0.5")
         self.assertEqual(row["tests"][0]["pictures"], 14)
         half = self.run_ok("eval", self.pre, *self.common, "--test", "sketch", "--test-fraction", "0.5")
-        self.assertIn("test sketch has 14 images: one of them is 7.14 points of accuracy", half.stderr)
+        self.assertIn("test set sketch has only 14 images (7.14 points each): too few to compare models", half.stderr)
 
     def test_bad_images(self):
         pacs = self.copy("pacs")
@@ -264,7 +264,7 @@ class Eval(TwoCheckpoints):
                 ((self.pre, "--test", "photo"), "--data-dir is required"),
                 ((self.pre, *self.common, "--test", "photo", "--decode", "slow"), "--decode"),
                 ((self.pre, *self.common, "--test", "photo", "--batch-size", "0"), "--batch-size"),
-                ((self.pre, *self.common, "--test", "photo", "--workers", "many"), "--workers: must be int, not 'many'"),
+                ((self.pre, *self.common, "--test", "photo", "--workers", "many"), "--workers: must be an integer, not 'many'"),
                 ((self.pre, *self.common, "--test", "photo", "--csv", "x", "--per-class", "x"), "the same file")):
             with self.subTest(part):
                 self.assertIn(part, self.expect_one_line(2, "eval", *arguments))
@@ -280,6 +280,78 @@ class Eval(TwoCheckpoints):
             with self.subTest(part):
                 self.assertIn(part, self.expect_one_line(1, "eval", *arguments))
         self.assertEqual(os.listdir(self.folder), ["names.txt"])
+
+
+class Preprocessing(TwoCheckpoints):
+    """What another library wrote beside the weights."""
+
+    NOTE = "preprocessing of 'config.json': mean 0.5 0.5 0.5, std 0.25 0.25 0.25, crop_pct 0.9, bilinear"
+
+    def setUp(self):
+        super().setUp()
+        theirs = self.folder / "timm"
+        theirs.mkdir()
+        self.model = shutil.copy(RESNET, theirs / "model.pth")
+        self.config = theirs / "config.json"
+        self.config.write_text(json.dumps({"architecture": "resnet18", "pretrained_cfg": {
+            "input_size": [3, 64, 64], "mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.9, "interpolation": "bilinear"}}))
+        self.data = ("--data-dir", self.pacs)
+
+    def logits(self, checkpoint, *more):
+        output = self.folder / "logits.safetensors"
+        self.run_ok("predict", "--checkpoint", checkpoint, "--model", SMALL, *self.data, "--domains", "photo", "-o", output,
+                    *more)
+        return tensor(output, "logits")
+
+    def test_every_command_takes_it_and_says_so(self):
+        output = self.folder / "out.safetensors"
+        train = self.run_ok("train", "--dry-run", "--checkpoint", self.model, "--model", SMALL, *self.data, "--train", "photo")
+        for line in ("crop-pct = 0.9", "mean = [0.5, 0.5, 0.5]", "std = [0.25, 0.25, 0.25]", 'interpolation = "bilinear"'):
+            self.assertIn(line, train.stdout.splitlines())
+        project = ("--anchor", self.pre, "--checkpoint", self.model, "--radius-data", self.pacs, "--part", "photo",
+                   "--radius-steps", "1", "--radius-batch-size", "7")
+        for command in (train, self.run_ok("eval", self.model, "--model", SMALL, *self.data, "--test", "photo"),
+                        self.run_ok("predict", "--checkpoint", self.model, "--model", SMALL, *self.data, "-o",
+                                    self.folder / "logits.safetensors"),
+                        self.run_ok("project", "--model", SMALL, *project, "-o", output)):
+            self.assertIn(self.NOTE, command.stderr)
+            self.assertNotIn("pixels on a side", command.stderr)  # the user gives the size
+        view = {"mean": [0.5] * 3, "std": [0.25] * 3, "crop_pct": 0.9, "interpolation": "bilinear"}
+        self.assertEqual(json.loads(metadata(output)["tpgm.view"]), view)
+        # Fine-tuned weights without such a file: images are those of the anchor.
+        project = ("--anchor", self.model, "--checkpoint", self.pre, *project[4:])
+        self.run_ok("project", "--model", SMALL, *project, "-o", output)
+        self.assertEqual(json.loads(metadata(output)["tpgm.view"]), view)
+        self.run_ok("convert", self.model, "--to", "tpgm", "-o", self.folder / "ours.safetensors")
+        self.assertEqual(json.loads(metadata(self.folder / "ours.safetensors")["tpgm.view"]), view)
+        size = self.run_ok("convert", self.model, "--to", "tpgm", "-o", self.folder / "ours.safetensors").stderr
+        self.assertIn("its images have 64 pixels on a side, here 224; --model resnet:image_size=64 takes them", size)
+
+    def test_what_the_user_gives_comes_first(self):
+        flags = ("--mean", "0.5", "--std", "0.25", "--crop-pct", "0.9", "--interpolation", "bilinear")
+        theirs, plain = self.logits(self.model), self.logits(RESNET)
+        self.assertEqual(theirs, self.logits(RESNET, *flags))
+        self.assertNotEqual(theirs, plain)
+        usual = ("--mean", "0.485,0.456,0.406", "--std", "0.229,0.224,0.225", "--crop-pct", "0.875", "--interpolation", "bicubic")
+        self.assertEqual(self.logits(self.model, *usual), plain)
+
+    def test_clip_with_a_head_from_text(self):
+        clip = self.folder / "clip"
+        shutil.copytree(CLIP, clip)
+        (clip / "preprocessor_config.json").write_text(json.dumps({
+            "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3, "size": {"shortest_edge": 40},
+            "do_center_crop": True, "crop_size": {"height": 32, "width": 32}}))
+        result = self.run_ok("train", "--dry-run", "--checkpoint", clip, "--head", "zeroshot", *self.data, "--train", "photo")
+        self.assertIn("preprocessing of 'preprocessor_config.json': mean 0.5 0.5 0.5, std 0.5 0.5 0.5, crop_pct 0.8, bicubic",
+                      result.stderr)
+        self.assertIn("crop-pct = 0.8", result.stdout.splitlines())
+
+    def test_a_damaged_file_is_named(self):
+        self.config.write_text('{"architecture": "resnet18", "crop_pct": "much"}')
+        arguments = ("predict", "--checkpoint", self.model, *self.data, "-o", self.folder / "x.safetensors")
+        error = self.expect_one_line(1, *arguments)
+        for part in (str(self.config), 'crop_pct is "much"', "--crop-pct"):
+            self.assertIn(part, error)
 
 
 class DownloadAndRun(TwoCheckpoints):

@@ -183,6 +183,28 @@ class ConvertTo(ModelsCommand):
             for key, value in config[tower].items():
                 self.assertEqual(value, original[tower][key], key)
         self.assertEqual(read_safetensors(folder / "model.safetensors")[1]["format"], "pt")
+        self.assertIn(f"{folder / 'preprocessor_config.json'}\n", result.stdout)
+        processor = json.loads((folder / "preprocessor_config.json").read_text())
+        # The arguments of CLIPImageProcessor, with its usual values for images of 32 pixels.
+        self.assertEqual(processor, {
+            "image_processor_type": "CLIPImageProcessor", "do_resize": True, "size": {"shortest_edge": 32}, "resample": 3,
+            "do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "do_rescale": True, "rescale_factor": 1 / 255,
+            "do_normalize": True, "image_mean": [0.48145466, 0.4578275, 0.40821073],
+            "image_std": [0.26862954, 0.26130258, 0.27577711], "do_convert_rgb": True})
+
+    def test_huggingface_preprocessing(self):
+        """It is what the model is used with: what lies beside the input, or what our metadata say."""
+        theirs, ours = self.folder / "theirs", self.folder / "ours.safetensors"
+        shutil.copytree(CLIP, theirs)
+        processor = {"image_processor_type": "CLIPImageProcessor", "do_resize": True, "size": {"shortest_edge": 36},
+                     "resample": 2, "do_center_crop": True, "crop_size": {"height": 32, "width": 32}, "do_rescale": True,
+                     "rescale_factor": 1 / 255, "do_normalize": True, "image_mean": [0.5, 0.4, 0.3],
+                     "image_std": [0.1, 0.2, 0.3], "do_convert_rgb": True}
+        (theirs / "preprocessor_config.json").write_text(json.dumps(processor))
+        self.run_ok("convert", theirs, "--to", "tpgm", "-o", ours)
+        for source, back in ((theirs, self.folder / "copy"), (ours, self.folder / "back")):
+            self.run_ok("convert", source, "--to", "hf", "-o", back)
+            self.assertEqual(json.loads((back / "preprocessor_config.json").read_text()), processor)
 
     def test_shards(self):
         self.run_ok("convert", CLIP, "--to", "openai", "-o", str(self.folder) + "/", "--shard-size", "100kB")
@@ -195,6 +217,10 @@ class ConvertTo(ModelsCommand):
                       self.error(1, "convert", CLIP, "--to", "timm", "-o", output))
         self.assertIn("do not go with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
         self.assertIn("--model goes with --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
+        for layout in ("openai", "hf"):
+            self.assertIn(f"only safetensors are written: name the output '{output}', not '{output.with_suffix('.pth')}'",
+                          self.error(2, "convert", CLIP, "--to", layout, "-o", output.with_suffix(".pth")))
+            self.assertFalse(output.with_suffix(".pth").exists())
         self.assertIn("no layout 'keras'", self.error(2, "convert", CLIP, "--to", "keras", "-o", output))
         self.assertIn("are those of no model known here",
                       self.error(1, "convert", GOLDENS.parent.parent / "io/goldens/shapes.safetensors", "--to", "hf", "-o", output))

@@ -138,7 +138,7 @@ class Sweep(SweepCommand):
                 (("--sweep", "lr=1e-3", "--sweep", "lr=1e-2"), "'lr' is swept twice"),
                 (("--sweep", "seed=1,2"), "--seeds 1,2"),
                 (("--sweep", "opt=adamw,nonsense"), "nonsense"),
-                (("--sweep", "method=ft,tpgm", "--mu", "1"), "--mu is no option of ft"),
+                (("--sweep", "method=ft,tpgm", "--mu", "1"), "--mu is an option of l2-sp and tpgm, not of ft"),
                 (("--sweep", "lr=1e-3,1e-2", "--selection-fraction", "0"), "no selection data to choose between"),
                 (("--seeds", "1,1"), "there twice")):
             with self.subTest(more):
@@ -150,6 +150,8 @@ class Sweep(SweepCommand):
         # 8 of the 12 images of a class are for training, and two of those are held out: 3 batches of 8 an epoch.
         self.assertRegex(text, r"lr=1e-3,seed=0 +6 steps")
         self.assertIn("4 runs, 24 steps", text)
+        text = self.run_ok(*self.arguments("--sweep", "lr=1e-3,1e-2", "--dry-run", "--epochs", "1")).stdout  # the last one wins
+        self.assertRegex(text, r"lr=1e-3,seed=0 +3 steps")
         self.assertFalse(self.out.exists())
 
     def test_flags_beat_a_recipe(self):
@@ -187,7 +189,7 @@ class Interrupted(SweepCommand):
         self.assertIn("lr=1e-3,seed=0", before)
         self.assertNotIn("lr=1e-2,seed=1", before)
         if how == signal.SIGTERM:
-            self.assertEqual(process.returncode, 1)
+            self.assertEqual(process.returncode, 143)
             self.assertIn("1 of 4 runs are finished; the same command resumes", errors)
         self.run_ok(*command)
         after = self.times()
@@ -311,7 +313,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
         each = next(int(line.split()[2]) for line in plan.splitlines() if line.startswith("# steps:"))
         self.assertEqual((runs, steps, training, radius), (4, 4 * each, 32 * each, 0))
         self.assertEqual((evaluation - 4 * tests) % (4 * 5), 0)  # selection data, after each epoch and at the end
-        self.assertRegex(text, r"6 runs to make: about \d+:\d\d .* at [\d.]+ training images/s")
+        self.assertRegex(text, r"6 runs to make: about (\d+ min )?\d+ s at [\d.]+ training images/s")
         self.assertFalse(self.out.exists())
 
     def test_flags(self):
@@ -378,8 +380,15 @@ class ListRecipes(SweepCommand):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stdout, r"a/b +1 rows on Real\n")
         self.assertRegex(result.stdout, r"recipes/own/ft.toml +What it is.\n")
+        (root / "own" / "ft.toml").write_text("# What it is, in\n# two lines. More about it.\nlr = 1\n")
+        self.assertRegex(test_cli.tpgm("list", "recipes", cwd=self.folder).stdout, r"ft.toml +What it is, in two lines.\n")
         found = json.loads(test_cli.tpgm("list", "recipes", "--json", cwd=self.folder).stdout)
         self.assertEqual([(each["name"], each["kind"]) for each in found], [("a/b", "table"), ("own/ft", "recipe")])
+
+    def test_recipes_that_come_with_the_program(self):
+        result = test_cli.tpgm("train", "-c", "recipes/glyphs/ft.toml", "--dry-run", cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('method = "ft"', result.stdout)
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ class Killed(TrainCommand):
                 self.assertTrue(self.wait_for(process, (run / sign).exists))
                 process.send_signal(number)
                 out, said = process.communicate()
-                self.assertEqual((process.returncode, out), (1, ""), said)
+                self.assertEqual((process.returncode, out), (128 + number, ""), said)
                 self.assertRegex(said, rf"stopped at step \d+; resume with: tpgm train --resume {run}\n$")
                 self.assertTrue((run / "resume.safetensors").is_file())
                 self.assertFalse((run / "result.json").exists())
@@ -531,15 +531,15 @@ class Recipes(TrainCommand):
                 ('test = "away"\ntest = "home"', "says 'test' twice"),
                 ("opt-eps = 1\nopt_eps = 1", "says 'opt-eps' twice"),
                 ("lr", "line 1: expected key = value"),
-                ('lr = "fast"', "--lr must be float, not 'fast'"),
-                ("epochs = 1.5", "--epochs must be int, not '1.5'"),
-                ("epochs = [1, 2]", "--epochs must be int"),
-                ("no-aug = 3", "--no-aug must be bool, not '3'"),
+                ('lr = "fast"', "--lr must be a number, not 'fast'"),
+                ("epochs = 1.5", "--epochs must be an integer, not '1.5'"),
+                ("epochs = [1, 2]", "--epochs must be an integer"),
+                ("no-aug = 3", "--no-aug must be true or false, not '3'"),
                 ('base = "recipe.toml"', "each other's base"),
                 ('base = "other.toml"', "each other's base"),
                 ('base = "nowhere.toml"', f"there is no recipe '{self.folder / 'nowhere.toml'}'"),
                 ('method = "tpgmm"', "no method 'tpgmm'; did you mean 'tpgm'?"),
-                ('method = "ftp"\nmu = 1', "--mu is no option of ftp, but of l2-sp, tpgm"),
+                ('method = "ftp"\nmu = 1', "--mu is an option of l2-sp and tpgm, not of ftp"),
                 ("epochs = -1", "--epochs -1: must be from 0"),
                 ("lr = 1e30", "--lr 1e+30: must be from 0 to 1e+18")):
             with self.subTest(text):
@@ -550,13 +550,16 @@ class Recipes(TrainCommand):
 
     def test_mistakes_in_flags(self):
         out = self.folder / "out"
+        single = self.folder / "bars"
+        for name in CLASSES:
+            shutil.copytree(self.data / "train" / "home" / name, single / name)
         for status, said, more, changes in (
                 (2, "--lerning-rate", ("--lerning-rate", "3"), {}),
                 (2, "did you mean '--epochs'?", ("--epoch", "3"), {}),
                 (2, "did you mean '--batch-size'?", ("--batch_sise=3",), {}),
-                (2, "--epochs: must be int, not '1.5'", (), {"epochs": "1.5"}),
+                (2, "--epochs: must be an integer, not '1.5'", (), {"epochs": "1.5"}),
                 (2, "must be sgd|adam|adamw, not 'rmsprop'", ("--opt", "rmsprop"), {}),
-                (2, "--opt-betas: 1 numbers; expected 2", ("--opt-betas", "0.9"), {}),
+                (2, "--opt-betas: expected 2 numbers separated by commas, not 1", ("--opt-betas", "0.9"), {}),
                 (1, "Did you mean 'home'?", (), {"train": "hme"}),
                 (1, "Did you mean 'away'?", (), {"test": "awy"}),
                 (1, "there is no '/nowhere'", (), {"data_dir": "/nowhere"}),
@@ -564,6 +567,16 @@ class Recipes(TrainCommand):
                 (1, "--model or --checkpoint is needed", (), {"model": None}),
                 (1, "did you mean 'resnet50'?", (), {"model": "resnet51"}),
                 (1, "learns from radius data, and there are none", ("--method", "tpgm", "--radius-fraction", "0"), {}),
+                (1, "--fraction 0.01 of classes of 24 images leaves too few to hold out --radius-fraction 0.1; raise",
+                 ("--method", "tpgm", "--fraction", "0.01"), {}),
+                (1, "the test set bars is empty: --fraction 0.01 of classes of 24 images leaves too few to hold out 20 %",
+                 ("--fraction", "0.01", "--dry-run"), {"data_dir": single, "train": None, "test": None}),
+                (2, "--std: 0: must be above 0", ("--std", "0"), {}),
+                (2, "--mean: 128: must be from 0 to 1; pixels are from 0 to 1: divide", ("--mean", "128"), {}),
+                (2, "--crop-pct: 0: must be 0.01 or more", ("--crop-pct", "0"), {}),
+                (2, "--crop-scale: 1,0.5: must be two numbers above 0, the smaller one", ("--crop-scale", "1,0.5"), {}),
+                (2, "--opt-betas: 0.9,1.5: must be from 0 to below 1", ("--opt-betas", "0.9,1.5"), {}),
+                (2, "--rand-augment: 2: expected the number of operations and", ("--rand-augment", "2"), {}),
                 (1, "are options of lp-ft, not of ft", ("--lp-epochs", "1"), {}),
                 (1, "the head is what its first phase trains", ("--method", "lp-ft", "--head-lr", "0"), {}),
                 (1, "--head checkpoint needs a --checkpoint", ("--head", "checkpoint"), {}),
@@ -589,6 +602,32 @@ class Recipes(TrainCommand):
         self.assertRegex(rest, r"memory, estimated: [\d.]+ MB \(weights [\d.]+ kB, gradients [\d.]+ kB")
         again = self.run_ok("train", "-c", self.recipe(result.stdout), "--dry-run")
         self.assertEqual(again.stdout, result.stdout)
+
+    def test_notes_on_data(self):
+        data = self.folder / "data"
+        shutil.copytree(self.data, data)
+        for name in ("train/home/dots/x.webp", "test/away/bars/y.gif"):
+            (data / name).write_bytes(b"")
+        unread = f"2 files of '{data}' are not read: 1 .webp, 1 .gif (JPEG and PNG are)"
+        plan = self.run_ok(*self.command(self.folder / "run", "--dry-run", data_dir=data, epochs=1, batch_size=50))
+        self.assertIn(f"# {unread}\n", plan.stdout)
+        self.assertIn("# steps: 1 (1 epoch of 1), 50 images each\n", plan.stdout)
+        self.assertIn("27 of 77 images are left out of each epoch, which has whole batches only\n", plan.stderr)
+        said = self.train(self.folder / "run", data_dir=data, epochs=1, batch_size=50)
+        self.assertIn("; 1 step in ", said.stdout)
+        for text in (f"tpgm train: {unread}\n", "tpgm train: 27 of 77 images are left out",
+                     "tpgm train: test sets: home has only 32 images (3.12 points each), away has only 32 images"):
+            self.assertEqual(said.stderr.count(text), 1, text)
+        self.assertEqual(self.run_ok("eval", self.folder / "run").stderr.count(unread), 1)
+
+        (data / "test" / "away" / "extra").mkdir()
+        shutil.copy(data / "test" / "away" / "dots" / "00.png", data / "test" / "away" / "extra")
+        said = self.train(self.folder / "extra", data_dir=data, epochs=0)
+        self.assertIn("train: home/train has no image of 1 of 5 classes, which other parts have: extra\n", said.stderr)
+        (data / "test" / "away" / "extra").rename(data / "test" / "away" / "Dots")
+        shutil.rmtree(data / "test" / "away" / "dots")
+        error = self.refused(1, *self.command(self.folder / "none", "--dry-run", data_dir=data))
+        self.assertIn("class 'Dots' of 'away/test' and 'dots' of 'home/test' differ only in case", error)
 
     def test_the_box(self):
         """A recipe of the box, cut short."""
@@ -628,7 +667,7 @@ class Training(TrainCommand):
         for path in (bad, data / "test" / "away" / "bars" / "00.png"):
             path.write_text("no image")
         said = self.error(1, *self.command(self.folder / "error", data_dir=data, selection_fraction=0))
-        self.assertIn(f"'{bad}': it is no image", said)
+        self.assertIn(f"'{bad}': it is not an image", said)
         self.assertIn("--on-bad-image skip", said)
         self.train(self.folder / "skip", "--on-bad-image", "skip", data_dir=data, epochs=1)
         tests = read_result(self.folder / "skip")["tests"]
@@ -692,7 +731,6 @@ class Training(TrainCommand):
             self.assertAlmostEqual(middle, (low + high) / 2, places=6)
         self.train(self.folder / "tpgm", "--method", "tpgm", "--every", "end", "--radius-steps", 2, "--weights", run, epochs=0,
                    **options)
-        self.assertIn("is a script by its metadata", self.error(1, *self.command(self.folder / "none", model=None, checkpoint=run)))
 
     def test_one_set_to_hold_out(self):
         result = self.train(self.folder / "run", "--method", "tpgm", "--share-validation", epochs=1)
@@ -719,12 +757,11 @@ class Training(TrainCommand):
         for line in result.stderr.splitlines():
             self.assertTrue(line.startswith("tpgm train: "), line)
         self.assertRegex(result.stderr, r"epoch 2/2: loss [\d.]+, accuracy [\d.]+ %; selection [\d.]+ %")
-        self.assertRegex(result.stdout, r"selection [\d.]+ %, epoch \d of 2; 18 steps in \d:\d\d\n")
+        self.assertRegex(result.stdout, r"selection [\d.]+ %, epoch \d of 2; 18 steps in \d+ s\n")
 
-    def test_a_line_on_a_terminal(self):  # of work that takes longer than a second
+    def lines_on_a_terminal(self, *arguments):
         master, slave = pty.openpty()
-        process = subprocess.Popen([test_cli.COMMAND, *self.command(self.folder / "run", epochs=60)], stdout=subprocess.DEVNULL,
-                                   stderr=slave)
+        process = subprocess.Popen([test_cli.COMMAND, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=slave)
         os.close(slave)
         said = b""
         while True:
@@ -734,8 +771,18 @@ class Training(TrainCommand):
                 break
         os.close(master)
         self.assertEqual(process.wait(), 0)
-        self.assertRegex(said.decode(), r"\rft epoch \d+/60, step \d+/540, \d+ images/s, loss [\d.]+, accuracy [\d.]+ %, "
-                                        r"\d:\d\d left\x1b")
+        return said.decode()
+
+    def test_a_line_on_a_terminal(self):  # of work that takes longer than a second
+        said = self.lines_on_a_terminal(*self.command(self.folder / "run", epochs=60))
+        self.assertRegex(said, r"\rft epoch \d+/60, step \d+/540, \d+ images/s, loss [\d.]+, accuracy [\d.]+ %, "
+                               r"\d+ s left\x1b")
+
+    def test_a_line_while_radii_are_learned(self):
+        options = ("--method", "tpgm", "--every", "end", "--radius-steps", "2000")
+        said = self.lines_on_a_terminal(*self.command(self.folder / "run", *options, epochs=1))
+        self.assertRegex(said, r"\rlearning radii: step \d+ of 2000, loss \d+\.\d{4}, (\d+ min )?\d+ s left\x1b")
+        self.assertNotIn("batches of radius data so far", said)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 // above its block.
 #include <torch/torch.h>
 #include <tpgm/tpgm.h>
+#include <tpgm/train/image_setup.h>
 
 #include <iostream>
 
@@ -83,14 +84,16 @@ const torch::Device device = torch::kCPU;
   // end
 }
 
-[[maybe_unused]] void data() {
+[[maybe_unused]] void data(const tpgm::LoadedClassifier& loaded) {
   // block
   #include <tpgm/tpgm.h>
+  #include <tpgm/train/image_setup.h>
 
   tpgm::Dataset data("domainnet");
   auto task = tpgm::make_task(data, "real", {"real", "sketch"}, tpgm::SplitOptions());
-  tpgm::Loader loader(task.train, tpgm::TrainViewOptions().image_size(224),
-                      tpgm::LoaderOptions().batch_size(256).workers(8).shuffle(true).device(device));
+  auto transforms = tpgm::image_transforms(loaded);   // of load_classifier(): the model's preprocessing
+  tpgm::Loader loader(task.train, transforms.train,
+                      transforms.loader.batch_size(256).workers(8).shuffle(true).device(device));
   for (int64_t epoch = 0; epoch < 10; ++epoch) {
     loader.start(epoch);                       // or start(epoch, batch): in the middle
     while (auto batch = loader.next()) {

@@ -206,7 +206,7 @@ TEST_F(StateDictTest, APrefixOfTheModelsOwnStays) {
 
 TEST_F(StateDictTest, WhatIsNoCheckpointGetsALine) {
   write_bytes(file("net.pt"), "neither");
-  EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("it is no checkpoint"),
+  EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("it is not a checkpoint"),
             std::string::npos);
   write_bytes(file("net.pt"), "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
   EXPECT_NE(error_of([&] { load_state_dict(file("net.pt")); }).find("git lfs pull"), std::string::npos);

@@ -159,6 +159,15 @@ TEST(Registry, NamesTheNearestMethodAndOption) {
   EXPECT_NE(refusal("ft", {{"mu", "1"}}).find("[ft] has no option 'mu'; it has none"), std::string::npos);
 }
 
+TEST(Registry, OptionsCheckTheirText) {
+  const auto* every = find_method("tpgm")->find("every");
+  every->check("`every`", "10");
+  every->check("`every`", "end");
+  for (const char* wrong : {"0", "1.5", "never"})
+    EXPECT_EQ(error_of([&] { every->check("`every`", wrong); }),
+              fmt::format("`every` must be an integer from 1, or 'end', not '{}'", wrong));
+}
+
 TEST(Registry, BadValuesNameTheirOption) {
   const std::vector<std::tuple<std::string, std::string, std::string>> bad = {
       {"tpgm", "radius_lr", "abc"},

@@ -64,7 +64,7 @@ TEST_F(Sweeps, AreRefused) {
   EXPECT_HAS(refused({"output=a,b"}), "a folder of its own");
   EXPECT_HAS(refused({}, {"1", "1"}), "a seed is there twice");
   EXPECT_HAS(refused({"checkpoint=a/b,a_b"}), "two runs would be called");
-  EXPECT_HAS(refused({"mu=1,2"}), "`mu` is no option of ft");
+  EXPECT_HAS(refused({"mu=1,2"}), "`mu` is an option of l2-sp and tpgm, not of ft");
   EXPECT_HAS(error_of([] { expand({}); }), "[expand] `output` is required");
 }
 

@@ -192,6 +192,7 @@ TEST_F(Recipes, GoThereAndBack) {
   TrainOptions::fields([&](const char*, const char*, Trait, const char*, auto& value) { set(set, value); },
                        options);
   options.mean = options.std = {fraction, 1e-17, 0.5};  // of three channels, or of all
+  options.crop_scale = options.crop_ratio = {1e-17, fraction};
   options.method = "tpgm";
   options.method_options = {{"exclude", "a.*,b.[0-9]*"}, {"every", "end"}, {"radius_lr", "0.125"}};
   expect_round_trip(options);
@@ -274,13 +275,28 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("test = [\"a\" \"b\"]\n", {"line 1: expected , or ] in a list"});
   expect_says("test = [\"a\",\n", {"a list does not end"});
   expect_says("test = [[\"a\"]]\n", {"line 1: expected a \"string\", a number"});
-  expect_says("lr = \"fast\"\n", {"`lr` must be float, not 'fast'"});
-  expect_says("lr = [1, 2]\n", {"`lr` must be float, not '1,2'"});
-  expect_says("epochs = 1.5\n", {"`epochs` must be int, not '1.5'"});
-  expect_says("amp = 1\n", {"`amp` must be bool, not '1'"});
-  expect_says("opt-betas = [0.9]\n", {"`opt-betas`", "1 numbers; expected 2"});
-  expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be float, not 'x'"});
+  expect_says("lr = \"fast\"\n", {"`lr` must be a number, not 'fast'"});
+  expect_says("lr = [1, 2]\n", {"`lr` must be a number, not '1,2'"});
+  expect_says("epochs = 1.5\n", {"`epochs` must be an integer, not '1.5'"});
+  expect_says("amp = 1\n", {"`amp` must be true or false, not '1'"});
+  expect_says("opt-betas = [0.9]\n", {"`opt-betas`", "expected 2 numbers separated by commas, not 1"});
+  expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be a number, not 'x'"});
   expect_says("mean = [0.5, 0.5]\n", {"`mean`: 2 numbers; expected 1 or 3"});
+  expect_says("mean = 128\n", {"`mean` 128: must be from 0 to 1; pixels are from 0 to 1: divide"});
+  expect_says("mean = [0.5, -0.5, 0.5]\n", {"`mean` 0.5,-0.5,0.5: must be from 0 to 1"});
+  expect_says("std = 0\n", {"`std` 0: must be above 0 and at most 1"});
+  expect_says("std = [0.2, 58.4, 0.2]\n", {"`std` 0.2,58.4,0.2", "divide values from 0 to 255 by 255"});
+  expect_says("crop-pct = 0\n", {"`crop-pct` 0: must be 0.01 or more"});
+  expect_says("crop-scale = [1, 0.5]\n",
+              {"`crop-scale` 1,0.5: must be two numbers above 0, the smaller one"});
+  expect_says("crop-ratio = [0, 1]\n", {"`crop-ratio` 0,1: must be two numbers above 0"});
+  expect_says("opt-betas = [0.9, 1.5]\n", {"`opt-betas` 0.9,1.5: must be from 0 to below 1"});
+  expect_says("rand-augment = 2\n",
+              {"`rand-augment` 2: expected the number of operations and the magnitude"});
+  expect_says("rand-augment = [2, 31]\n", {"`rand-augment` 2,31", "the magnitude from 0 to 30"});
+  expect_says("color-jitter = [0, 0, 0, 0.6]\n", {"`color-jitter` 0,0,0,0.6", "the hue at most 0.5"});
+  expect_says("fraction = 0\n", {"`fraction` 0: must be above 0"});
+  expect_says("test-fraction = 0\n", {"`test-fraction` 0: must be above 0"});
   expect_says("opt = \"lamb\"\n", {"`opt` must be sgd|adam|adamw, not 'lamb'"});
   expect_says("device = \"tpu\"\n", {"`device` must be auto, cpu, cuda or cuda:N, not 'tpu'"});
   expect_says("cache = \"much\"\n", {"`cache` must be a size like 4GB or 500MiB, or 0, not 'much'"});
@@ -290,7 +306,7 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("lr = -1\n", {"[make_options] `lr` -1: must be 0 or more"});
   expect_says("lr = nan\n", {"`lr` nan"});
   expect_says("method = \"tpg\"\n", {"no method 'tpg'", "did you mean 'tpgm'"});
-  expect_says("method = \"ft\"\nradius-lr = 0.1\n", {"`radius-lr` is no option of ft, but of tpgm"});
+  expect_says("method = \"ft\"\nradius-lr = 0.1\n", {"`radius-lr` is an option of tpgm and ftp, not of ft"});
 }
 
 TEST_F(Recipes, OfTheBoxAreRead) {

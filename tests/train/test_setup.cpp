@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -159,6 +160,125 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
   EXPECT_HAS(error_of([&] { prepare({{"method", "lp-ft"}, {"lp-steps", "3"}}); }),
              "`lp-steps` of lp-ft is set by the training loop");
   EXPECT_HAS(error_of([&] { prepare({{"data-dir", "/nowhere"}}); }), "there is no '/nowhere'");
+}
+
+// --- what its data are ------------------------------------------------------------------------------------
+// Two domains without splits, of 30 and of 8 images in each class.
+class DataSetup : public test::Scratch {
+ protected:
+  void add(const std::string& folder, int count) const {
+    for (int i = 0; i < count; ++i)
+      test::write_image(folder_ / folder / (std::to_string(i) + ".png"), static_cast<uint64_t>(i), 8, 8);
+  }
+  DataSetup() {
+    for (const char* name : {"cat", "dog"}) {
+      add(std::string("photo/") + name, 30);
+      add(std::string("sketch/") + name, 8);
+    }
+  }
+  TrainOptions options(Settings more) const {
+    more.insert({{"data-dir", folder_.string()}, {"train", "photo"}, {"test", "sketch"}});
+    return make_options(more);
+  }
+  RunData open(const Settings& more = {}) const {
+    const auto o = options(more);
+    return open_data(o, open_dataset(o));
+  }
+  static bool has_note(const RunData& data, const std::string& part) {
+    return std::any_of(data.notes.begin(), data.notes.end(),
+                       [&](const auto& note) { return note.find(part) != std::string::npos; });
+  }
+};
+
+TEST_F(DataSetup, NamesClassesThatAreNotTrained) {
+  EXPECT_FALSE(has_note(open(), "has no image of"));
+  for (const char* name : {"ant", "bee", "cow", "eel"}) add(std::string("sketch/") + name, 1);
+  EXPECT_TRUE(has_note(open(),
+                       "train: photo has no image of 4 of 6 classes, which other parts have: ant, bee, "
+                       "cow, …"));
+  // Classes of a list that no part has are of no interest.
+  for (const char* name : {"bee", "cow", "eel"}) test::remove_folder(folder_ / "sketch" / name);
+  write_file(folder_ / "list", "cat\ndog\nant\nbee\n");
+  EXPECT_TRUE(has_note(open({{"class-list", (folder_ / "list").string()}}),
+                       "train: photo has no image of 1 of 4 classes, which other parts have: ant"));
+}
+
+TEST_F(DataSetup, RefusesClassesThatDifferInCase) {
+  fs::rename(folder_ / "sketch" / "dog", folder_ / "sketch" / "Dog");
+  EXPECT_HAS(error_of([&] { open(); }),
+             "class 'Dog' of 'sketch' and 'dog' of 'photo' differ only in case, and would be two classes");
+  write_file(folder_ / "list", "cat\ndog\nDog\n");
+  EXPECT_TRUE(
+      has_note(open({{"class-list", (folder_ / "list").string()}}), "'dog' and 'Dog' differ only in case"));
+  add("photo/Dog", 5);  // a part with both means it
+  EXPECT_TRUE(has_note(open(), "the classes 'Dog' and 'dog' differ only in case"));
+}
+
+TEST_F(DataSetup, SaysWhyASetIsEmpty) {
+  const std::string few = error_of([&] { open({{"fraction", "0.01"}}); });
+  EXPECT_HAS(
+      few, "[open_data] the test set photo is empty: `fraction` 0.01 of classes of 30 images leaves too few");
+  EXPECT_HAS(few, "to hold out 20 %; raise `fraction`, or give the data set a split 'test'");
+  test::remove_folder(folder_ / "photo");
+  add("photo/cat", 1);
+  add("photo/dog", 1);
+  EXPECT_HAS(error_of([&] { open(); }),
+             "the test set photo is empty: 20 % of classes of 1 image is none; add");
+
+  // With a test of its own, radius data are the first that are missing.
+  add("photo/train/cat", 30);
+  add("photo/train/dog", 30);
+  add("photo/test/cat", 2);
+  test::remove_folder(folder_ / "photo" / "cat");
+  test::remove_folder(folder_ / "photo" / "dog");
+  const auto reason = [&](const Settings& more) { return no_radius_data(options(more), open(more)); };
+  EXPECT_EQ(reason({{"radius-fraction", "0"}}), "`radius-fraction` 0.1 holds some out");
+  EXPECT_HAS(
+      reason({{"fraction", "0.01"}}),
+      "`fraction` 0.01 of classes of 30 images leaves too few to hold out `radius-fraction` 0.1; raise "
+      "`fraction`, or give the data set a split 'radius'");
+  EXPECT_HAS(reason({{"radius-fraction", "0.001"}}),
+             "`radius-fraction` 0.001 of classes of 30 images is none; raise `radius-fraction`");
+}
+
+TEST_F(DataSetup, ReportsImagesThatAreNotRead) {
+  test::put_file(folder_ / "photo/cat/x.webp", "RIFF");
+  test::put_file(folder_ / "photo/cat/y.gif", "GIF8");
+  const std::string note =
+      "2 files of '" + folder_.string() + "' are not read: 1 .webp, 1 .gif (JPEG and PNG are)";
+  const auto data = open();
+  EXPECT_EQ(std::count(data.notes.begin(), data.notes.end(), note), 1);
+  for (const auto& test : data.tests) EXPECT_EQ(test.unread, note);
+  for (const auto& test : open_tests(options({{"train", ""}}), {"cat", "dog"})) EXPECT_EQ(test.unread, note);
+
+  test::write_image(folder_ / "other/cat/1.png", 1, 8, 8);
+  test::put_file(folder_ / "other/cat/2.bmp", "BM");
+  fs::rename(folder_ / "other", folder_.string() + "-other");
+  EXPECT_TRUE(has_note(open({{"test", "far=" + folder_.string() + "-other"}}), "is not read: 1 .bmp"));
+  test::remove_folder(folder_.string() + "-other");
+}
+
+TEST_F(DataSetup, NotesTestsThatAreTooSmallOnce) {
+  const auto data = open();  // tests of 12 and of 16 images
+  EXPECT_TRUE(
+      has_note(data,
+               "test sets: photo has only 12 images (8.33 points each), sketch has only 16 images (6.25 "
+               "points each): too few to compare models"));
+  EXPECT_EQ(few_images_note({data.tests[1]}),
+            "test set sketch has only 16 images (6.25 points each): too few to compare models");
+  EXPECT_EQ(few_images_note({}), "");
+}
+
+TEST_F(DataSetup, NotesWhatWholeBatchesLeaveOut) {
+  const auto data = open({{"radius-fraction", "0"}, {"selection-fraction", "0"}});
+  ASSERT_EQ(data.train.size(), 48);  // 60 without a fifth
+  const auto note = [&](const Settings& more) { return left_out_note(options(more), data); };
+  EXPECT_EQ(note({{"batch-size", "30"}}),
+            "18 of 48 images are left out of each epoch, which has whole batches only");
+  EXPECT_EQ(note({{"batch-size", "16"}}), "");
+  EXPECT_EQ(note({{"batch-size", "22"}}), "");  // 4 of 48: less than a tenth
+  EXPECT_EQ(note({{"batch-size", "16"}, {"grad-accum-steps", "2"}}),
+            "16 of 48 images are left out of each epoch, which has whole steps only");
 }
 
 }  // namespace

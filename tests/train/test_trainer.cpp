@@ -249,6 +249,32 @@ TEST_F(TrainerTest, TellsWhereItIs) {
   }
 }
 
+TEST_F(TrainerTest, TellsTheRadiusStepsAtTheEnd) {
+  auto options = small_options();
+  options.epochs = 1;
+  options.method = "tpgm";
+  options.method_options = {{"every", "end"}, {"radius_steps", "5"}};
+  options.radius_batch_size = 3;
+  Batches batches(2);
+  RunSetup setup = setup_of(options, kVit);
+  add_selection(setup);
+  setup.data.radius = setup.data.selection;
+  std::vector<std::string> lines, said;
+  TrainCallbacks callbacks;
+  callbacks.say = [&](const std::string& text) { said.push_back(text); };
+  callbacks.radii = [&](const RadiusProgress& at) {
+    EXPECT_EQ(at.step, static_cast<int64_t>(lines.size()) + 1);
+    EXPECT_EQ(at.steps, 5);
+    EXPECT_GT(at.loss.item<double>(), 0);
+    EXPECT_EQ(at.seconds_left == 0, at.step == 5);
+    lines.push_back(to_text(at));
+  };
+  Trainer(setup, nullptr, callbacks, batches.source()).run();
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[1].find("learning radii: step 2 of 5, loss "), 0U) << lines[1];
+  for (const auto& text : said) EXPECT_EQ(text.find("batches of radius data"), std::string::npos) << text;
+}
+
 // Where no loss has arrived yet, there are no numbers to print: the device may be a step behind, or every
 // step of the window was skipped, as here.
 TEST_F(TrainerTest, TellsNoNumbersBeforeThereAreAny) {

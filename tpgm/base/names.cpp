@@ -2,27 +2,65 @@
 #include "tpgm/base/names.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>
 #include <cctype>
 #include <numeric>
+#include <utility>
+
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 namespace {
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    auto diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const auto above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
+constexpr size_t kLongest = 256;  // bytes of names that are compared; longer ones are no misspelled words
+
+// In lower case, with one '\x80' for each letter that is not ASCII.
+std::string folded(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80)
+      result += static_cast<char>(std::tolower(byte));
+    else if (byte >= 0xc0)  // the first byte of a letter
+      result += '\x80';
   }
-  return row.back();
+  return result;
+}
+
+// Damerau–Levenshtein distance: letters to insert, delete or replace, and neighbours to swap. A '*' in `a`
+// stands for any letters.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
+  std::iota(above.begin(), above.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    const bool star = a[i - 1] == '*';
+    row[0] = above[0] + (star ? 0 : 1);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      if (star) {
+        row[j] = std::min(above[j], row[j - 1]);
+        continue;
+      }
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1] ? 1 : 0)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = std::exchange(above, row);
+  }
+  return above.back();
+}
+
+// How many letters may differ: about a third.
+size_t limit_of(const std::string& word, const std::string& other) {
+  const auto stars = static_cast<size_t>(std::count(word.begin(), word.end(), '*'));
+  const size_t letters = stars > 0 ? word.size() - stars : std::max(word.size(), other.size());
+  return letters < 2 ? 0 : std::min<size_t>((letters + 2) / 3, 4);
+}
+
+bool is_ascii(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
 }  // namespace
@@ -32,10 +70,35 @@ bool matches(const std::string& glob, const std::string& name) {
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& words) {
-  const auto best = std::min_element(words.begin(), words.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
-  return best == words.end() ? "" : *best;
+  if (word.size() > kLongest) return "";
+  const std::string wanted = folded(word);
+  std::string best;
+  size_t least = kLongest;
+  for (const auto& each : words) {
+    if (each == word) return each;
+    if (each.size() > kLongest) continue;
+    const std::string other = folded(each);
+    const size_t distance = edit_distance(wanted, other);
+    if (distance >= least || distance > limit_of(wanted, other)) continue;
+    least = distance;
+    best = each;
+  }
+  return best;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& words,
+                         const std::string& prefix) {
+  const auto meant = nearest(word, words);
+  if (meant.empty()) return "";
+  const bool looks_alike = !is_ascii(word) && is_ascii(meant);
+  return fmt::format("{}; did you mean '{}{}'?",
+                     looks_alike ? "; it has a letter that only looks like ASCII" : "", prefix,
+                     printable(meant));
+}
+
+std::string the_nearest(const std::string& word, const std::vector<std::string>& words) {
+  const auto found = nearest(word, words);
+  return found.empty() ? "" : fmt::format("; the nearest is '{}'", printable(found));
 }
 
 void check_globs(const std::string& option, const std::vector<std::string>& globs,
@@ -43,9 +106,11 @@ void check_globs(const std::string& option, const std::vector<std::string>& glob
   for (const auto& glob : globs) {
     if (std::any_of(names.begin(), names.end(), [&](const auto& name) { return matches(glob, name); }))
       continue;
-    const auto hint = nearest(glob, names);
-    TORCH_CHECK(false, option, " '", glob, "' matches no parameter",
-                hint.empty() ? "; the model has none" : "; the nearest is '" + hint + "'");
+    auto hint = the_nearest(glob, names);
+    if (hint.empty())
+      hint = names.empty() ? "; the model has none"
+                           : "; their names are like '" + printable(names.front()) + "'";
+    TORCH_CHECK(false, option, " '", glob, "' matches no parameter", hint);
   }
 }
 

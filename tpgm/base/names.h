@@ -10,8 +10,17 @@ namespace tpgm {
 /// head).
 bool matches(const std::string& glob, const std::string& name);
 
-/// The closest of `words` to a misspelled `word`; empty if there are no words.
+/// The one of `words` that a misspelled `word` probably meant; empty if none is near: at most about a third of
+/// the letters may differ, and four. Swapped neighbours count as one letter, upper case is lower case, and a
+/// '*' in `word` stands for any letters.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
+
+/// The end of a message about an unknown `word`: "; did you mean 'NEAREST'?", with `prefix` (such as "--") in
+/// front of the name; empty if none is near.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& words,
+                         const std::string& prefix = "");
+/// The same for what is no misspelled keyword, such as names of classes: "; the nearest is 'NEAREST'".
+std::string the_nearest(const std::string& word, const std::vector<std::string>& words);
 
 /// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.
 void check_globs(const std::string& option, const std::vector<std::string>& globs,

@@ -15,6 +15,11 @@ std::string grouped(int64_t number) {
   return digits;
 }
 
+std::string counted(int64_t number, const std::string& thing) {
+  const char* ending = number == 1 ? "" : thing.ends_with("s") ? "es" : "s";
+  return fmt::format("{} {}{}", grouped(number), thing, ending);
+}
+
 std::string bytes_text(size_t bytes) {
   static constexpr std::array kUnits{"B", "kB", "MB", "GB", "TB"};
   auto value = static_cast<double>(bytes);
@@ -28,8 +33,10 @@ std::string bytes_text(size_t bytes) {
 
 std::string duration_text(double seconds) {
   const auto whole = static_cast<long long>(std::max(0.0, std::isfinite(seconds) ? std::ceil(seconds) : 0.0));
-  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
-                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  const auto minutes = (whole + 59) / 60;
+  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
 }
 
 }  // namespace tpgm

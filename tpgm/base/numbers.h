@@ -23,9 +23,11 @@ std::optional<Number> parse_number(std::string_view text) {
 
 /// 1234567 → "1,234,567".
 std::string grouped(int64_t number);
+/// A number of things: 1, "image" → "1 image"; 1234, "class" → "1,234 classes".
+std::string counted(int64_t number, const std::string& thing);
 /// 2013265920 → "2.01 GB".
 std::string bytes_text(size_t bytes);
-/// Rounded up to seconds: 3725 → "1:02:05", 65 → "1:05".
+/// Rounded up to seconds, from an hour on to minutes: 65 → "1 min 5 s", 3725 → "1 h 3 min".
 std::string duration_text(double seconds);
 
 }  // namespace tpgm

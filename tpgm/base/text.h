@@ -32,6 +32,7 @@ struct Keywords;
 /// The text of a type that is none of the types below. Specialise it beside the type, with
 ///
 ///     static std::string type();                            // for --help and errors: "int|end"
+///     static std::string expected();                        // for errors, if they need other words
 ///     static std::string write(const T& value);
 ///     static bool read(const std::string& text, T& value);  // false: not a value of the type
 template <class T>
@@ -68,6 +69,12 @@ std::string to_text(const T& value) {
   }
 }
 
+/// "ft", "ft and lp", "ft, lp and pf"; `last` is the word before the last.
+inline std::string listed(const std::vector<std::string>& words, const char* last = "and") {
+  if (words.size() < 2) return words.empty() ? "" : words.front();
+  return fmt::format("{} {} {}", fmt::join(words.begin(), words.end() - 1, ", "), last, words.back());
+}
+
 /// The name of a type in --help: "float", "int", "bool", "globs", "text", "floats", or the keywords of an
 /// enumeration.
 template <class T>
@@ -93,6 +100,24 @@ std::string type_name() {
   } else {
     static_assert(std::is_same_v<T, std::vector<std::string>>);
     return "globs";
+  }
+}
+
+/// What a value of the type is, for errors: "an integer", "a number", "true or false"; else as type_name().
+template <class T>
+std::string expected_text() {
+  if constexpr (requires { TextOf<T>::expected(); }) {
+    return TextOf<T>::expected();
+  } else if constexpr (kIsOptional<T> && !HasTextOf<T>) {
+    return expected_text<typename T::value_type>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return "an integer";
+  } else if constexpr (std::is_same_v<T, double>) {
+    return "a number";
+  } else {
+    return type_name<T>();
   }
 }
 
@@ -136,7 +161,7 @@ void from_text(const std::string& option, const std::string& text, T& value) {
     value.reset();
     if (text != "auto") from_text(option, text, value.emplace());
   } else {
-    TORCH_CHECK(read_value(text, value), option, " must be ", type_name<T>(), ", not '", printable(text),
+    TORCH_CHECK(read_value(text, value), option, " must be ", expected_text<T>(), ", not '", printable(text),
                 "'");
   }
 }

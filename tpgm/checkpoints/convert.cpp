@@ -91,8 +91,7 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
     }
     std::vector<std::string> current;
     for (const auto& each : names) current.push_back(each.second);
-    TORCH_CHECK(used, "`rename` '", from, "=", to, "' matches no name; the nearest is '",
-                nearest(from, current), "'");
+    TORCH_CHECK(used, "`rename` '", from, "=", to, "' matches no name", the_nearest(from, current));
   }
   std::set<std::string> seen;
   for (const auto& [old, name] : names) {

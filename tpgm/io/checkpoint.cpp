@@ -94,7 +94,7 @@ Malformed unknown(std::string_view file) {
     return {"it is a tar archive, as PyTorch wrote before 0.1.10", "load and save it with a newer PyTorch"};
   }
   if (file.starts_with("<")) return {"it is a web page, not a checkpoint", "download the file itself"};
-  return {"it is no checkpoint: neither safetensors nor a file of PyTorch's",
+  return {"it is not a checkpoint: neither safetensors nor a file of PyTorch's",
           "expected *.safetensors, *.pt, *.pth, *.bin or a folder of them"};
 }
 

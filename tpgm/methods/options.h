@@ -61,6 +61,7 @@ struct RadiusUpdates {
 template <>
 struct TextOf<Every> {
   static std::string type() { return "int|end"; }
+  static std::string expected() { return "an integer from 1, or 'end'"; }
   static std::string write(const Every& value) {
     return value.at_end() ? "end" : std::to_string(value.steps);
   }

@@ -49,11 +49,16 @@ Entry entry(const std::string& name, const std::string& title, const std::string
     };
   }
   Options defaults;
-  Options::fields(
-      defaults, [&](const char* option, const auto& value, const char* help, SetBy set_by = SetBy::kUser) {
-        using T = std::decay_t<decltype(value)>;
-        result.info.options.push_back({option, type_name<T>(), to_text(value), help, set_by == SetBy::kLoop});
-      });
+  Options::fields(defaults,
+                  [&](const char* option, const auto& value, const char* help, SetBy set_by = SetBy::kUser) {
+                    using T = std::decay_t<decltype(value)>;
+                    const auto check = [value](const std::string& called, const std::string& text) {
+                      T parsed = value;
+                      from_text(called, text, parsed);
+                    };
+                    result.info.options.push_back(
+                        {option, type_name<T>(), to_text(value), help, set_by == SetBy::kLoop, check});
+                  });
   result.make = [name](const ModuleView& model, const NamedTensors& anchor, const Texts& texts) {
     const auto options = parse_options<Options>(name, texts);
     constexpr bool takes_anchor = std::is_constructible_v<M, const ModuleView&, const NamedTensors&, Options>;
@@ -136,13 +141,13 @@ std::unique_ptr<Method> make_method(const std::string& name, const ModuleView& m
     std::vector<std::string> known;
     for (const auto& option : each.info.options) known.push_back(option.name);
     for (const auto& [option, text] : options) {
-      const auto hint = nearest(option, known);
-      TORCH_CHECK(hint == option, "[", name, "] has no option '", option, "'",
-                  known.empty() ? "; it has none" : "; did you mean '" + hint + "'?");
+      TORCH_CHECK(std::find(known.begin(), known.end(), option) != known.end(), "[", name,
+                  "] has no option '", option, "'",
+                  known.empty() ? "; it has none" : did_you_mean(option, known));
     }
     return each.make(model, anchor, options);
   }
-  TORCH_CHECK(false, "[make_method] no method '", name, "'; did you mean '", nearest(name, names), "'?");
+  TORCH_CHECK(false, "[make_method] no method '", name, "'", did_you_mean(name, names));
 }
 
 }  // namespace tpgm

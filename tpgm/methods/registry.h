@@ -19,6 +19,9 @@ struct OptionInfo {
   std::string default_value;  ///< As make_method() would take it.
   std::string help;
   bool by_loop = false;  ///< Set by the training loop, not by its user; see SetBy.
+  /// Throws if `text` is not a value of the option's type: "`every` must be an integer from 1, or 'end', not
+  /// 'x'", where `name` is what the message calls the option.
+  std::function<void(const std::string& name, const std::string& text)> check = nullptr;
 };
 
 /// The part of a method in comparisons.

@@ -54,8 +54,9 @@ void set_size(ModelConfig& config, const std::string& name, const std::string& v
     }
     known.push_back(size.name);
   }
-  TORCH_CHECK(false, "[parse_model] a ", config.family->name, " has no '", name, "'; did you mean '",
-              nearest(name, known), "'? It has ", fmt::format("{}", fmt::join(known, ", ")));
+  const auto meant = did_you_mean(name, known);
+  TORCH_CHECK(false, "[parse_model] a ", config.family->name, " has no '", name, "'", meant,
+              meant.empty() ? "; it has " : " It has ", fmt::format("{}", fmt::join(known, ", ")));
 }
 
 void fill(ModelConfig& config, const ModelConfig& other) {

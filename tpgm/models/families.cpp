@@ -331,7 +331,7 @@ const Family& find_family(const std::string& name) {
     if (family.name == name) return family;
     known.push_back(family.name);
   }
-  TORCH_CHECK(false, "[find_family] no family '", name, "'; did you mean '", nearest(name, known), "'?");
+  TORCH_CHECK(false, "[find_family] no family '", name, "'", did_you_mean(name, known));
 }
 
 const Family& add_family(Family family) {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "tpgm/base/names.h"
 #include "tpgm/models/families.h"
+#include "tpgm/models/model_hint.h"
 #include "tpgm/nn/layers.h"
 
 namespace tpgm {
@@ -83,8 +83,13 @@ ModelConfig parse_model(const std::string& text) {
   }
   std::vector<std::string> known = names;
   known.insert(known.end(), aliases.begin(), aliases.end());
-  TORCH_CHECK(config.family != nullptr, "[parse_model] no model '", name, "'; did you mean '",
-              nearest(name, known), "'? There are ", fmt::format("{}", fmt::join(names, ", ")));
+  if (config.family == nullptr) {
+    const auto hint = model_hint(name, known);
+    TORCH_CHECK(false, "[parse_model] no model '", name, "'", hint,
+                hint.starts_with(':') ? ""
+                                      : fmt::format("{} {}", hint.empty() ? "; there are" : " There are",
+                                                    fmt::join(names, ", ")));
+  }
   size_t begin = colon + 1;  // of the sizes
   if (config.family->is_file()) {
     // A colon may be part of the path. The colon before sizes is followed by an equals sign.

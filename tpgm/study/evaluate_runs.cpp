@@ -122,6 +122,8 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     if (!row.run && first) settings.merge(only(*first, Trait::kData));
     settings.insert(recipes[i].begin(), recipes[i].end());
     row.options = make_options(settings);
+    // A script is found by the metadata of the run, also if the run has moved.
+    if (row.run && !given.contains("model") && is_script(row.options.model)) row.options.model.clear();
     row.of_a_run = first != nullptr;
     row.list_given = given.contains("class-list");
     row.batch_size = given.contains("batch-size")
@@ -226,8 +228,12 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
   }
   check_comparable(rows);
   const auto& first = *rows.front().tests;
-  for (const auto& test : first) {
-    if (const std::string few = few_images_note(test); !few.empty()) note(say, few);
+  std::set<std::string> notes = {few_images_note(first)};
+  for (const Row& row : rows) {
+    for (const auto& test : *row.tests) notes.insert(test.unread);
+  }
+  for (const auto& text : notes) {
+    if (!text.empty()) note(say, text);
   }
   for (Row& row : rows) {
     order_tests(row, first);

@@ -1,15 +1,18 @@
 // Heads and class names, for commands that run a classifier.
 #include "tpgm/study/given_classifier.h"
 
-#include <ATen/ops/eye.h>
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
-#include "tpgm/train/setup.h"
+#include "tpgm/train/model_setup.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"
 
@@ -17,8 +20,14 @@ namespace tpgm {
 
 bool has_head(const std::string& model, const std::string& checkpoint) {
   const Checkpoint opened(checkpoint);
-  if (is_script(model)) return opened.contains("head.weight");
-  return read_weights(opened, model.empty() ? std::nullopt : std::optional(parse_model(model))).has_head();
+  const auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
+  const auto named = wanted ? wanted : model_of(opened);
+  if (!named || !named->family->is_file()) return read_weights(opened, wanted).has_head();
+  // A script may have a "head.weight" of its own; only a classifier of ours has "backbone." as well.
+  const auto& names = opened.names();
+  return opened.contains("head.weight") &&
+         std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.starts_with("backbone."); });
 }
 
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
@@ -28,9 +37,8 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
   };
   GivenClassifier given;
   LoadOptions options;
-  // Only a script may be without a checkpoint; what it computes are logits then.
-  const bool script_alone = checkpoint.empty() && head.empty() && use != HeadUse::kNever;
-  if (script_alone || use == HeadUse::kNever) {
+  if (model.empty()) options.script(script_of_run(checkpoint));
+  if (use == HeadUse::kNever) {
     options.head(Head::kFresh).classifier(ClassifierOptions().num_classes(1));
   } else if (!head.empty()) {
     if (use == HeadUse::kWhereNone && !checkpoint.empty() && has_head(model, checkpoint)) {
@@ -42,11 +50,6 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
   }
   given.loaded = load_classifier(model, checkpoint, options);
   for (const auto& text : given.loaded.notes) note(text);
-  if (script_alone) {
-    const auto backbone = given.loaded.model->backbone;
-    given.loaded.model = std::make_shared<Classifier>(backbone, at::eye(backbone->num_features()),
-                                                      at::Tensor(), ClassifierOptions());
-  }
   if (use != HeadUse::kNever && !checkpoint.empty() && given.head.empty()) {
     given.classes = keys::kClasses.of(given.loaded.checkpoint->metadata());
     const int64_t outputs = given.loaded.model->num_classes();

@@ -14,7 +14,7 @@ namespace tpgm {
 /// Receives messages for the user.
 using Say = std::function<void(const std::string&)>;
 
-/// Whether a checkpoint brings a head of its own.
+/// Whether a checkpoint brings a head of its own; the outputs of a script are none.
 bool has_head(const std::string& model, const std::string& checkpoint);
 
 struct GivenClassifier {
@@ -29,8 +29,9 @@ struct GivenClassifier {
 /// needed.
 enum class HeadUse { kWhereNone, kAlways, kNever };
 
-/// Opens a classifier with the head of the checkpoint or with `head`. A TorchScript model without a
-/// checkpoint is a classifier by itself. `note` may be empty.
+/// Opens a classifier with the head of the checkpoint or with `head`. A TorchScript model without either is a
+/// classifier by itself. A script that a checkpoint names is found as load_classifier() says, or by the recipe
+/// of its run. `note` may be empty.
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
                                 const std::string& head, const Say& note, HeadUse use = HeadUse::kWhereNone);
 

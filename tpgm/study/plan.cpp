@@ -85,8 +85,8 @@ TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options) try
       variants.push_back(row.variant);
       if (is_stem(wanted, row)) rows_[find(row.variant)].wanted = any = true;
     }
-    TORCH_CHECK(any, "`rows`: '", table_.name, "' has no row '", printable(wanted), "'; did you mean '",
-                nearest(wanted, variants), "'?");
+    TORCH_CHECK(any, "`rows`: '", table_.name, "' has no row '", printable(wanted), "'",
+                did_you_mean(wanted, variants));
   }
   if (options.rows.empty()) {
     for (auto& row : rows_) row.wanted = true;
@@ -113,8 +113,8 @@ void TablePlan::link() {
       Dependency dependency{text.substr(0, at), "", 0};
       auto& key = dependency.key;
       std::replace(key.begin(), key.end(), '_', '-');
-      TORCH_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), where, ": no option '", key,
-                  "'; did you mean '", nearest(key, keys), "'?");
+      TORCH_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), where, ": no option '", key, "'",
+                  option_hint(key, keys));
       std::string variant = text.substr(at + 1);
       if (key != "weights") {
         const size_t dot = variant.rfind('.');
@@ -125,8 +125,8 @@ void TablePlan::link() {
       dependency.row = find(variant);
       std::vector<std::string> variants;
       for (const auto& other : rows_) variants.push_back(other.variant);
-      TORCH_CHECK(dependency.row < rows_.size(), where, ": the table has no such row; did you mean '",
-                  nearest(variant, variants), "'?");
+      TORCH_CHECK(dependency.row < rows_.size(), where, ": the table has no such row",
+                  did_you_mean(variant, variants));
       const auto& source = rows_[dependency.row].recipe;
       const auto& option = dependency.option;
       const auto has_key = [&](const std::string& entry) { return entry.starts_with(option + "="); };

@@ -81,6 +81,7 @@ class HeldOutBatches {
 struct LoadedAnchor {
   NamedTensors tensors;
   Checkpoint checkpoint;
+  ImageView view;
 };
 
 // A head that has no pre-trained values, or those of other classes, is left out.
@@ -99,11 +100,13 @@ LoadedAnchor load_anchor(const ProjectOptions& args, const GivenClassifier& fine
   }
   const auto loaded = load_classifier(model, args.anchor, options);
   for (const auto& text : loaded.notes) note(text);
+  const ImageView view = keys::kView.of(loaded.metadata);
   NamedTensors anchor;
   for (const auto& item : loaded.model->named_parameters()) {
-    if (item.key().starts_with("backbone.") || own || !args.head.empty())
-      anchor.insert(item.key(), item.value().detach());
+    const bool has_head = (own && !loaded.outputs_are_logits) || !args.head.empty();
+    if (item.key().starts_with("backbone.") || has_head) anchor.insert(item.key(), item.value().detach());
   }
+  if (finetuned.loaded.outputs_are_logits) return {anchor, *loaded.checkpoint, view};  // it has no head
   const auto& head = *finetuned.loaded.model->head;
   const auto* weight = anchor.find("head.weight");
   if (!weight || weight->sizes() != head.weight.sizes()) {
@@ -120,7 +123,7 @@ LoadedAnchor load_anchor(const ProjectOptions& args, const GivenClassifier& fine
     note("has a head without a bias, so the fine-tuned bias stays as it is");
     exclude.emplace_back("head.bias");
   }
-  return {anchor, loaded.checkpoint.value()};
+  return {anchor, *loaded.checkpoint, view};
 }
 
 std::vector<double> distances(const Displacements& displacements) {
@@ -252,6 +255,9 @@ Projector::Projector(ProjectOptions options, c10::Device device, const Say& note
   TORCH_CHECK(finetuned, "`checkpoint` is needed: the fine-tuned weights");
   auto exclude = options.tpgm.exclude();
   const auto anchor = load_anchor(options, my.finetuned, exclude, note);
+  // Fine-tuned weights that say nothing of images get them as the anchor does.
+  auto& metadata = my.finetuned.loaded.metadata;
+  if (!keys::kView.in(metadata) && anchor.view != ImageView()) keys::kView.set(metadata, anchor.view);
   my.anchor = anchor.tensors;
   options.tpgm.every(kEnd).exclude(exclude);
   std::vector<std::string> classes;

@@ -38,7 +38,7 @@ Axis parse_axis(const std::string& entry) {
   from_text(axis.key, entry.substr(at + 1), axis.values);
   const auto known = option_keys();
   TORCH_CHECK(std::find(known.begin(), known.end(), axis.key) != known.end(), "no option '",
-              printable(axis.key), "'; did you mean '", nearest(axis.key, known), "'?");
+              printable(axis.key), "'", option_hint(axis.key, known));
   TORCH_CHECK(axis.key != "seed", "seed: give seeds with `seeds` ", entry.substr(at + 1));
   TORCH_CHECK(axis.key != "output", "output: each run has a folder of its own below it");
   const std::set<std::string> different(axis.values.begin(), axis.values.end());

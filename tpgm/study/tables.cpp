@@ -72,7 +72,7 @@ Recipe recipe_named(const std::string& variant, const fs::path& folder, const st
       if (entry.path().extension() == ".toml") stems.push_back(entry.path().stem().string());
     }
     TORCH_CHECK(false, where, ": no recipe '", printable(file.filename().string()), "'",
-                stems.empty() ? "" : "; did you mean '" + nearest(variant.substr(0, colon), stems) + "'?");
+                did_you_mean(variant.substr(0, colon), stems));
   }
   Recipe recipe = load_recipe(file);
   if (colon == std::string::npos) return recipe;
@@ -95,18 +95,24 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-std::string first_comment(const fs::path& file) {
+// The first sentence of the comment at the beginning.
+std::string first_sentence(const fs::path& file) {
   std::ifstream stream(file);
-  std::string line;
-  if (!std::getline(stream, line) || !line.starts_with('#')) return "";
-  return printable(
-      trimmed(line.substr(line.find_first_not_of('#') == std::string::npos ? line.size()
-                                                                           : line.find_first_not_of('#'))),
-      200);
+  std::string text;
+  for (std::string line; std::getline(stream, line) && line.starts_with('#');) {
+    const auto words = trimmed(line.substr(std::min(line.find_first_not_of('#'), line.size())));
+    if (words.empty() && !text.empty()) break;
+    text += (text.empty() ? "" : " ") + words;
+    if (const size_t end = text.find(". "); end != std::string::npos || text.ends_with('.')) {
+      text.resize(std::min(end, text.size() - 1) + 1);
+      break;
+    }
+  }
+  return printable(text, 300);
 }
 
 std::string about_table(const TableFolder& table) {
-  if (auto text = first_comment(table.path / kPaper); !text.empty()) return text;
+  if (auto text = first_sentence(table.path / kPaper); !text.empty()) return text;
   const auto loaded = load_table(table.path, table.name);
   std::vector<std::string> titles;
   for (const auto& [name, title] : loaded.tests) titles.push_back(title);
@@ -114,7 +120,7 @@ std::string about_table(const TableFolder& table) {
 }
 
 std::string about_recipe(const fs::path& file) {
-  if (auto text = first_comment(file); !text.empty()) return text;
+  if (auto text = first_sentence(file); !text.empty()) return text;
   const auto recipe = load_recipe(file);
   const auto method = recipe.settings.find("method");
   return method == recipe.settings.end() ? "" : "method " + method->second;
@@ -199,10 +205,11 @@ std::vector<TableFolder> find_tables(const std::vector<std::string>& names,
         if (!is_folder(root / "tables")) continue;
         for (const auto& table : tables_below(root / "tables", "")) known.push_back(table.name);
       }
-      TORCH_CHECK(false, "no table '", printable(name), "': ",
-                  known.empty() ? "no recipes were found; `recipes` says where they are"
-                                : "did you mean '" + nearest(name, known) +
-                                      "'? tpgm list recipes has them all; a folder needs a paper.csv");
+      const auto meant = did_you_mean(name, known);
+      TORCH_CHECK(false, "no table '", printable(name), "'", meant,
+                  known.empty()   ? "; no recipes were found; `recipes` says where they are"
+                  : meant.empty() ? "; 'tpgm list recipes' has them all, and a folder needs a paper.csv"
+                                  : " 'tpgm list recipes' has them all, and a folder needs a paper.csv");
     }
     for (auto& table : tables) {
       for (const auto& other : found)

@@ -6,14 +6,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/hash.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 
@@ -21,6 +24,8 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kTestShare = 0.2;  // of the training domain, if it has no test split
 
 bool has(const std::vector<std::string>& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
@@ -68,12 +73,12 @@ void check_place(const std::string& test, const std::string& data_dir, const Dat
               (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
 }
 
-SampleSubset open_elsewhere(const std::string& name, const fs::path& path,
-                            const std::vector<std::string>& classes) {
+TestSet open_elsewhere(const std::string& name, const fs::path& path,
+                       const std::vector<std::string>& classes) {
   const Dataset data(path.string(), DatasetOptions().classes(classes));
-  if (data.parts().size() == 1) return all_of(data.parts().front());
+  if (data.parts().size() == 1) return {name, all_of(data.parts().front()), false, data.unread_note()};
   for (const char* split : {"test", "val", "validation"}) {
-    if (const auto part = data.find("", split)) return all_of(part);
+    if (const auto part = data.find("", split)) return {name, all_of(part), false, data.unread_note()};
   }
   TORCH_CHECK(false, "`test` ", name, ": '", path.string(), "' has the parts ",
               fmt::format("{}", fmt::join(data.titles(), ", ")), "; give the folder of one");
@@ -98,9 +103,107 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
-    TORCH_CHECK(has(names, name), "`id` ", printable(name), " is no test; did you mean '",
-                nearest(name, names), "'?");
+    TORCH_CHECK(has(names, name), "`id` ", printable(name), " is no test", did_you_mean(name, names));
   }
+}
+
+// Which classes occur.
+std::vector<bool> classes_with_images(const Samples& samples) {
+  std::vector<bool> occur(samples.classes.size());
+  for (const auto label : samples.labels()) {
+    if (label >= 0) occur[static_cast<size_t>(label)] = true;
+  }
+  return occur;
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// Pairs of classes whose names differ only in case.
+std::vector<std::pair<size_t, size_t>> alike_classes(const std::vector<std::string>& classes) {
+  std::map<std::string, size_t> seen;
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const auto [first, fresh] = seen.emplace(lower(classes[i]), i);
+    if (!fresh) pairs.emplace_back(first->second, i);
+  }
+  return pairs;
+}
+
+// The parts of a data set are matched by the names of their classes: "Dog" beside "dog" would be two classes,
+// each trained on and tested on in other parts. Parts that have both mean it.
+void check_case(const Dataset& data) {
+  const auto pairs = alike_classes(data.classes());
+  if (pairs.empty()) return;
+  std::vector<std::vector<bool>> occur;
+  for (const auto& part : data.parts()) occur.push_back(classes_with_images(*part));
+  const auto only_in = [&](size_t one, size_t other) {
+    const auto found =
+        std::find_if(occur.begin(), occur.end(), [&](const auto& each) { return each[one] && !each[other]; });
+    return found == occur.end() ? nullptr : data.parts()[static_cast<size_t>(found - occur.begin())];
+  };
+  for (const auto& [one, other] : pairs) {
+    const auto first = only_in(one, other), second = only_in(other, one);
+    TORCH_CHECK(
+        !first || !second, "[open_dataset] '", data.where(), "': class '", printable(data.classes()[one]),
+        "' of '", printable(first ? first->title() : ""), "' and '", printable(data.classes()[other]),
+        "' of '", printable(second ? second->title() : ""),
+        "' differ only in case, and would be two classes; rename one, or list both with `class-list`");
+  }
+}
+
+void add_class_notes(const Dataset& data, RunData& result) {
+  const auto& classes = data.classes();
+  if (const auto pairs = alike_classes(classes); !pairs.empty())
+    result.notes.push_back(fmt::format(
+        "'{}': the classes '{}' and '{}' differ only in case{}", data.where(),
+        printable(classes[pairs[0].first]), printable(classes[pairs[0].second]),
+        pairs.size() > 1
+            ? fmt::format(", as {} more do", counted(static_cast<int64_t>(pairs.size()) - 1, "pair"))
+            : ""));
+  constexpr size_t kMostNamed = 3;
+  const auto trained = classes_with_images(*result.train.samples);
+  std::vector<bool> met(classes.size());
+  const auto meet = [&](const Samples& samples) {
+    const auto occur = classes_with_images(samples);
+    for (size_t i = 0; i < occur.size(); ++i) met[i] = met[i] || occur[i];
+  };
+  for (const auto& part : data.parts()) meet(*part);
+  for (const auto& test : result.tests) meet(*test.subset.samples);
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < met.size(); ++i) {
+    if (met[i] && !trained[i]) missing.push_back(printable(classes[i]));
+  }
+  const size_t count = missing.size();
+  if (count == 0) return;
+  missing.resize(std::min(count, kMostNamed));
+  result.notes.push_back(fmt::format("train: {} has no image of {} of {}, which other parts have: {}{}",
+                                     result.train.samples->title(), count,
+                                     counted(static_cast<int64_t>(classes.size()), "class"),
+                                     fmt::join(missing, ", "), count > kMostNamed ? ", …" : ""));
+}
+
+// Why nothing was held out of the training domain, and what helps. `key` is the option of the share, if it
+// has one, and `split` a split of the data set that would take its place.
+std::string nothing_held_out(const TrainOptions& options, const Samples& source, double share,
+                             const std::string& key, const char* split) {
+  std::vector<int64_t> sizes(source.classes.size());
+  for (const auto label : source.labels()) ++sizes[static_cast<size_t>(label)];
+  std::erase(sizes, 0);
+  const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+  const std::string classes =
+      fmt::format("classes of {}{}", *least == *most ? "" : fmt::format("{} to ", grouped(*least)),
+                  counted(*most, "image"));
+  const std::string what =
+      key.empty() ? fmt::format("{:.3g} %", 100 * share) : fmt::format("`{}` {}", key, share);
+  const std::string or_split = fmt::format("or give the data set a split '{}'", split);
+  if (options.fraction < 1 && share * static_cast<double>(source.size()) >= 1)
+    return fmt::format("`fraction` {} of {} leaves too few to hold out {}; raise `fraction`, {}",
+                       options.fraction, classes, what, or_split);
+  return fmt::format("{} of {} is none; {}, {}", what, classes,
+                     key.empty() ? "add images" : fmt::format("raise `{}`", key), or_split);
 }
 
 // Both held-out sets become their union.
@@ -113,29 +216,38 @@ void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<s
     std::sort(radius.indices.begin(), radius.indices.end());
   }
   selection = radius;
-  notes.push_back(fmt::format("share-validation: radii and selection use the same {} images", radius.size()));
+  notes.push_back(
+      fmt::format("share-validation: radii and selection use the same {}", counted(radius.size(), "image")));
 }
 
 }  // namespace
 
-std::string few_images_note(const TestSet& test) {
+std::string few_images_note(const std::vector<TestSet>& tests) {
   constexpr int64_t kFew = 100;  // where the standard error of an accuracy reaches 5 points
-  const int64_t count = test.subset.size();
-  if (count >= kFew) return "";
-  return fmt::format(
-      "test {} has {} image{}: one of them is {:.3g} points of accuracy, too coarse to compare with",
-      test.name, count, count == 1 ? "" : "s", 100.0 / static_cast<double>(count));
+  std::vector<std::string> few;
+  for (const auto& test : tests) {
+    const int64_t count = test.subset.size();
+    if (count > 0 && count < kFew)
+      few.push_back(fmt::format("{} has only {} ({:.3g} points each)", printable(test.name),
+                                counted(count, "image"), 100.0 / static_cast<double>(count)));
+  }
+  if (few.empty()) return "";
+  return fmt::format("test {} {}: too few to compare models",
+                     few.size() == 1 ? "set" : "sets:", fmt::join(few, ", "));
 }
 
 Dataset open_dataset(const TrainOptions& options) {
   DatasetOptions given;
   if (!options.class_list.empty()) given.classes(load_class_list(options.class_list));
-  return Dataset(options.data_dir, given);
+  Dataset data(options.data_dir, given);
+  if (options.class_list.empty()) check_case(data);
+  return data;
 }
 
 RunData open_data(const TrainOptions& options, const Dataset& data) try {
   RunData result;
   result.classes = data.classes();
+  if (auto unread = data.unread_note(); !unread.empty()) result.notes.push_back(std::move(unread));
   for (const auto& note : data.notes())
     result.notes.push_back(fmt::format("'{}': {}", options.data_dir, note));
 
@@ -159,6 +271,7 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
                             .fraction(options.fraction)
                             .radius(options.radius_fraction)
                             .selection(options.selection_fraction)
+                            .test(kTestShare)
                             .seed(static_cast<uint64_t>(options.split_seed)));
   result.train = std::move(task.train);
   result.radius = std::move(task.radius);
@@ -168,20 +281,26 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
   }
   task.tests.front().first = own_name;
   for (auto& [name, subset] : task.tests)
-    result.tests.push_back({name, part_of_test(std::move(subset), options)});
+    result.tests.push_back({name, part_of_test(std::move(subset), options), false, data.unread_note()});
+  TORCH_CHECK(result.tests.front().subset.size() > 0, "the test set ", printable(own_name),
+              " is empty: ", nothing_held_out(options, *source, kTestShare, "", "test"));
   for (const auto& test : options.test) {
-    if (const auto other = elsewhere(test, options.data_dir))
-      result.tests.push_back(
-          {other->first, part_of_test(open_elsewhere(other->first, other->second, result.classes), options)});
+    if (const auto other = elsewhere(test, options.data_dir)) {
+      result.tests.push_back(open_elsewhere(other->first, other->second, result.classes));
+      auto& [name, subset, id, unread] = result.tests.back();
+      subset = part_of_test(std::move(subset), options);
+      if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);
+    }
   }
   check_others(result);
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
   mark_id(result.tests, options.id, 0);
   for (const auto& test : result.tests) {
-    result.notes.push_back(fmt::format("test {} ({}): {}, {} images", test.name, test.id ? "ID" : "OOD",
-                                       test.subset.samples->title(), test.subset.size()));
-    if (auto note = few_images_note(test); !note.empty()) result.notes.push_back(std::move(note));
+    result.notes.push_back(fmt::format("test {} ({}): {}, {}", test.name, test.id ? "ID" : "OOD",
+                                       test.subset.samples->title(), counted(test.subset.size(), "image")));
   }
+  if (auto note = few_images_note(result.tests); !note.empty()) result.notes.push_back(std::move(note));
+  add_class_notes(data, result);
   return result;
 } catch (...) {
   rethrow_from("open_data");
@@ -199,10 +318,10 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
   std::optional<Dataset> data;
   for (const auto& test : options.test) {
     if (const auto other = elsewhere(test, options.data_dir)) {
-      tests.push_back({other->first, open_elsewhere(other->first, other->second, classes)});
+      tests.push_back(open_elsewhere(other->first, other->second, classes));
     } else {
       if (!data) data.emplace(options.data_dir, DatasetOptions().classes(classes));
-      tests.push_back({test, all_of(data->part(test, Role::kTest))});
+      tests.push_back({test, all_of(data->part(test, Role::kTest)), false, data->unread_note()});
     }
     tests.back().subset = part_of_test(std::move(tests.back().subset), options);
   }
@@ -210,6 +329,20 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
   return tests;
 } catch (...) {
   rethrow_from("open_tests");
+}
+
+std::string no_radius_data(const TrainOptions& options, const RunData& data) {
+  if (options.radius_fraction == 0) return "`radius-fraction` 0.1 holds some out";
+  return nothing_held_out(options, *data.train.samples, options.radius_fraction, "radius-fraction", "radius");
+}
+
+std::string left_out_note(const TrainOptions& options, const RunData& data) {
+  const int64_t of_step = options.batch_size * options.grad_accum_steps, all = data.train.size();
+  const int64_t left_out = all - std::max<int64_t>(1, all / of_step) * of_step;
+  if (10 * left_out < all) return "";
+  return fmt::format("{} of {} {} left out of each epoch, which has whole {} only", grouped(left_out),
+                     counted(all, "image"), left_out == 1 ? "is" : "are",
+                     options.grad_accum_steps > 1 ? "steps" : "batches");
 }
 
 std::string fingerprint_of(const RunData& data) {

@@ -13,12 +13,15 @@ namespace tpgm {
 struct TestSet {
   std::string name;
   SampleSubset subset;
-  bool id = false;  ///< in-distribution
+  bool id = false;          ///< in-distribution
+  std::string unread = {};  ///< unread_note() of its data set
 };
-/// "test NAME has 21 images: one of them is 4.8 points ..." for a test of fewer than 100, else empty.
-std::string few_images_note(const TestSet& test);
+/// "test set photos has only 33 images (3.03 points each): too few to compare models", for all tests of fewer
+/// than 100 images; empty if there are none.
+std::string few_images_note(const std::vector<TestSet>& tests);
 
-/// Opens the data set of the options, with the classes of `class-list` if that is given.
+/// Opens the data set of the options, with the classes of `class-list` if that is given. If it is not, throws
+/// if one part has a class "dog" and another "Dog".
 Dataset open_dataset(const TrainOptions& options);
 
 /// The data of a run: splits of the data set, or held-out fractions, as the options say. The test of the
@@ -29,7 +32,8 @@ struct RunData {
   std::vector<TestSet> tests;
   std::vector<std::string> notes;
 };
-/// `data` is options.data_dir with its classes in the order of the head. Throws if an image is in two sets.
+/// `data` is options.data_dir with its classes in the order of the head. Throws if an image is in two sets,
+/// or if nothing is held out for the test of the training domain.
 RunData open_data(const TrainOptions& options, const Dataset& data);
 /// The same, opening the data set. `classes` is the order of the head, or empty for the order of the data
 /// set.
@@ -38,6 +42,13 @@ RunData open_data(const TrainOptions& options, const std::vector<std::string>& c
 /// The tests alone, for a model with these classes: each is a part of options.data_dir or NAME=PATH. If
 /// options.train is given, they are the tests of open_data().
 std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes);
+
+/// Why there are no radius data, and what helps: the end of an error.
+std::string no_radius_data(const TrainOptions& options, const RunData& data);
+
+/// "38 of 102 images are left out of each epoch, ..." if batches of this size, `grad-accum-steps` of them for
+/// each step, leave out a tenth of the training images or more; else empty.
+std::string left_out_note(const TrainOptions& options, const RunData& data);
 
 /// A hash of the training, radius and selection images and their order. A run must be resumed with the same
 /// data.

@@ -98,8 +98,8 @@ void Ema::load_state_dict(const NamedTensors& state) {
               "' is no count; the state is damaged");
   for (const auto& item : state) {
     TORCH_CHECK(averages_.contains(item.key()) || (updates && item.key() == kUpdates), call,
-                "the model has no '", item.key(), "'; the nearest is '",
-                nearest(item.key(), averages_.keys()), "'. The state is of another model");
+                "the model has no '", item.key(), "'", the_nearest(item.key(), averages_.keys()),
+                ". The state is of another model");
   }
   const at::NoGradGuard no_grad;
   for (auto& item : averages_) item.value().copy_(state[item.key()]);

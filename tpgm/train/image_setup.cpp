@@ -4,21 +4,18 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <array>
 #include <thread>
+#include <utility>
 
 #include "tpgm/base/call.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
 
-// The first of: the option, what the checkpoint says, the default of the model's family.
-LoaderOptions::Triple triple(const std::vector<double>& option, const std::vector<double>& of_checkpoint,
-                             const std::array<double, 3>& usual) {
-  const auto& given = option.empty() ? of_checkpoint : option;
-  if (given.empty()) return usual;
+LoaderOptions::Triple triple(const std::vector<double>& given) {
   TORCH_CHECK(given.size() == 1 || given.size() == 3, "the checkpoint has ", given.size(),
               " numbers as the mean or std of images, instead of 1 or 3; give `mean` and `std`");
   return given.size() == 1 ? LoaderOptions::Triple{given[0], given[0], given[0]}
@@ -35,20 +32,31 @@ ImageView view_of(const Images& images) {
           to_text(images.eval.interpolation())};
 }
 
+ImageTransforms image_transforms(const Classifier& model, const Metadata& metadata, ImageView given) try {
+  fill(given, keys::kView.of(metadata));
+  const ImageView view = complete(std::move(given), *parse_model(keys::kModel.at(metadata)).family);
+  auto interpolation = Interpolation::kBicubic;
+  from_text("the checkpoint's interpolation", *view.interpolation, interpolation);
+  const int64_t size = model.backbone->image_size();
+  ImageTransforms transforms;
+  transforms.eval.image_size(size).crop_pct(*view.crop_pct).interpolation(interpolation);
+  transforms.train.image_size(size).interpolation(interpolation);
+  transforms.loader.channels(model.backbone->channels()).mean(triple(view.mean)).std(triple(view.std));
+  return transforms;
+} catch (...) {
+  rethrow_from("image_transforms");
+}
+
+ImageTransforms image_transforms(const LoadedClassifier& loaded) {
+  return image_transforms(*loaded.model, loaded.metadata);
+}
+
 Images make_images(const TrainOptions& options, const Classifier& model, const Metadata& metadata,
                    c10::Device device) try {
-  const ImageView own = keys::kView.of(metadata);
-  const Family& family = *parse_model(keys::kModel.at(metadata)).family;
-  const Normalization& usual = family.normalization;
-  auto interpolation = Interpolation::kBicubic;
-  if (own.interpolation) from_text("the checkpoint's interpolation", *own.interpolation, interpolation);
-  interpolation = options.interpolation.value_or(interpolation);
-  Images images;
-  images.augment = !options.no_aug;
-  images.eval.image_size(model.backbone->image_size())
-      .crop_pct(options.crop_pct.value_or(own.crop_pct.value_or(family.crop_pct)))
-      .decode(options.decode)
-      .interpolation(interpolation);
+  ImageView given{options.mean, options.std, options.crop_pct, {}};
+  if (options.interpolation) given.interpolation = to_text(*options.interpolation);
+  Images images{image_transforms(model, metadata, std::move(given)), !options.no_aug};
+  images.eval.decode(options.decode);
   const auto& jitter = options.color_jitter;
   const auto strength = [&](size_t i) {
     return jitter.size() == 1 ? (i < 3 ? jitter[0] : 0) : i < jitter.size() ? jitter[i] : 0;
@@ -56,8 +64,7 @@ Images make_images(const TrainOptions& options, const Classifier& model, const M
   RandAugmentOptions augment;
   if (!options.rand_augment.empty()) augment.num_ops(static_cast<int64_t>(options.rand_augment[0]));
   if (options.rand_augment.size() > 1) augment.magnitude(static_cast<int64_t>(options.rand_augment[1]));
-  images.train.image_size(model.backbone->image_size())
-      .scale({options.crop_scale[0], options.crop_scale[1]})
+  images.train.scale({options.crop_scale[0], options.crop_scale[1]})
       .ratio({options.crop_ratio[0], options.crop_ratio[1]})
       .hflip(options.hflip)
       .color_jitter(ColorJitterOptions()
@@ -66,13 +73,9 @@ Images make_images(const TrainOptions& options, const Classifier& model, const M
                         .saturation(strength(2))
                         .hue(strength(3)))
       .rand_augment(augment)
-      .decode(options.train_decode)
-      .interpolation(interpolation);
+      .decode(options.train_decode);
   const auto threads = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   images.loader.device(device)
-      .channels(model.backbone->channels())
-      .mean(triple(options.mean, own.mean, usual.mean))
-      .std(triple(options.std, own.std, usual.std))
       .workers(options.workers > 0 ? options.workers : threads)
       .max_pixels(options.max_pixels)
       .on_bad_image(options.on_bad_image)

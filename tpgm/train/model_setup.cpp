@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "tpgm/base/call.h"
@@ -16,6 +17,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
+#include "tpgm/train/recipe.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"
 
@@ -48,16 +50,17 @@ std::shared_ptr<Classifier> with_rows(const Classifier& model, const std::vector
   for (const auto& name : wanted) {
     const auto found = std::find(known.begin(), known.end(), name);
     TORCH_CHECK(found != known.end(), "`head` checkpoint: '", checkpoint, "' knows no class '",
-                printable(name), "'; the nearest is '", printable(nearest(name, known)),
-                "'. Take a fresh head with `head` fresh");
+                printable(name), "'", the_nearest(name, known), ". Take a fresh head with `head` fresh");
     rows.push_back(found - known.begin());
   }
   const at::Tensor index = at::tensor(rows);
   const at::Tensor weight = model.head->weight.detach().index_select(0, index);
   const at::Tensor bias =
       model.options().bias() ? model.head->bias.detach().index_select(0, index) : at::Tensor();
-  return std::make_shared<Classifier>(model.backbone, weight, bias,
-                                      ClassifierOptions(model.options()).num_classes(0));
+  auto result = std::make_shared<Classifier>(model.backbone, weight, bias,
+                                             ClassifierOptions(model.options()).num_classes(0));
+  result->head->weight.set_requires_grad(model.head->weight.requires_grad());
+  return result;
 }
 
 // What the classes are called in sentences.
@@ -103,6 +106,7 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
   result.config = weights.config;
   result.layout = weights.layout;
   result.metadata = checkpoint.metadata();
+  if (weights.view != ImageView()) keys::kView.set(result.metadata, weights.view);
   result.clip = make_clip(result.config);
   const auto exclude = weights.has_head() ? std::vector<std::string>{"head.*"} : std::vector<std::string>();
   load_state_dict(*result.clip, weights.tensors, exclude, options.checkpoint);
@@ -194,6 +198,7 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
     return result;
   }
   LoadOptions load;
+  if (options.model.empty()) load.script(script_of_run(options.checkpoint));
   if (head.is(Kind::kFresh)) {
     load.head(Head::kFresh).classifier(ClassifierOptions().num_classes(count));
   } else if (head.is(Kind::kFile)) {
@@ -202,22 +207,38 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
   const auto loaded = load_classifier(options.model, options.checkpoint, load);
   const Checkpoint* checkpoint = loaded.checkpoint ? &*loaded.checkpoint : nullptr;
   if (head.is(Kind::kFresh) && options.epochs > 0 && !options.head_lr && options.lr < 1e-4) {
-    const bool text = !is_script(options.model) && checkpoint && checkpoint->contains("logit_scale");
+    const bool text =
+        !is_script(keys::kModel.at(loaded.metadata)) && checkpoint && checkpoint->contains("logit_scale");
     result.notes.push_back(
         fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}", options.lr,
                     text ? ", and `head` zeroshot begins with the names of the classes" : ""));
   }
-  add_notes(options.checkpoint, loaded.notes, result.notes);
+  add_notes(checkpoint ? options.checkpoint : options.model, loaded.notes, result.notes);
   result.model = loaded.model;
   result.metadata = loaded.metadata;
+  result.outputs_are_logits = loaded.outputs_are_logits;
   if (!head.is(Kind::kFresh)) match_head(options, data, loaded, result);
   return result;
 } catch (...) {
   rethrow_from("load_model");
 }
 
+std::filesystem::path script_of_run(const std::filesystem::path& checkpoint) {
+  std::error_code error;
+  const bool folder = std::filesystem::is_directory(checkpoint, error);
+  const auto recipe = (folder ? checkpoint : checkpoint.parent_path()) / "recipe.toml";
+  if (!std::filesystem::is_regular_file(recipe, error)) return {};
+  try {
+    const auto settings = load_recipe(recipe).settings;
+    const auto model = settings.find("model");
+    if (model != settings.end() && is_script(model->second)) return parse_model(model->second).file;
+  } catch (const std::exception&) {  // then it says nothing of the checkpoint
+  }
+  return {};
+}
+
 void load_start(Classifier& model, const TrainOptions& options, const std::vector<std::string>& classes) try {
-  // A script is run only if the options name it, not because a checkpoint does.
+  // A script is the one of the model; other models are known by the checkpoint.
   const std::string model_name = is_script(options.model) ? options.model : "";
   const auto start = load_classifier(model_name, options.weights, LoadOptions());
   TORCH_CHECK(start.model->num_classes() == model.num_classes(), "`weights` '", options.weights, "' has ",
@@ -248,8 +269,7 @@ std::optional<std::vector<std::string>> classes_by_folder(const Dataset& data,
   }
   if (known == 0) return std::nullopt;
   TORCH_CHECK(known == data.classes().size(), "[classes_by_folder] the head has no class '",
-              printable(unknown), "', and has others of the data; the nearest is '",
-              printable(nearest(unknown, head_names)), "'");
+              printable(unknown), "', and has others of the data", the_nearest(unknown, head_names));
   return names;
 }
 

@@ -4,6 +4,7 @@
 
 #include <c10/core/Device.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,11 +22,16 @@ struct ModelSetup {
   Metadata metadata;                  ///< for checkpoints of the run
   std::vector<std::string> classes;   ///< in the order of the head, with the names of the data
   std::vector<std::string> notes;     ///< for the user to read
+  bool outputs_are_logits = false;    ///< as in LoadedClassifier
 };
 
 /// Loads the model that the options describe, with a head for the classes of `data`. Opens the checkpoint
 /// once. A head that is made from text is computed on `device`.
 ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device);
+
+/// The TorchScript file that the recipe of a run names as its model, for LoadOptions::script(). `checkpoint` is
+/// the folder of the run or a file in it; empty for others.
+std::filesystem::path script_of_run(const std::filesystem::path& checkpoint);
 
 /// Loads the weights to start from where they are not the anchor (`weights`). They must have the same
 /// classes.

@@ -339,10 +339,9 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
     if (item.key() == kAlgorithm || known.contains(item.key())) continue;
     TORCH_CHECK(!known.empty(), call, "the state has '", item.key(),
                 "', and this optimizer keeps nothing: it has no momentum, or no parameters");
-    TORCH_CHECK(false, call, "the state has '", item.key(),
-                "', which is of no parameter here; the nearest is '",
-                nearest(item.key(), {known.begin(), known.end()}),
-                "'. Build the optimizer with the parameters and options that it was saved with");
+    TORCH_CHECK(false, call, "the state has '", item.key(), "', which is of no parameter here",
+                the_nearest(item.key(), {known.begin(), known.end()}),
+                ". Build the optimizer with the parameters and options that it was saved with");
   }
   impl_->states = std::move(loaded);
   ++impl_->generation;

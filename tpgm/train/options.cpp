@@ -30,13 +30,13 @@ const MethodInfo& method_info(const std::string& name) {
   if (const auto* method = find_method(name)) return *method;
   std::vector<std::string> names;
   for (const auto& method : methods()) names.push_back(method.name);
-  TORCH_CHECK(false, "no method '", name, "'; did you mean '", nearest(name, names),
-              "'? 'tpgm list methods' has them all");
+  const auto meant = did_you_mean(name, names);
+  TORCH_CHECK(false, "no method '", printable(name), "'", meant, meant.empty() ? ";" : "",
+              " 'tpgm list methods' has them all");
 }
 
 [[noreturn]] void unknown_key(const std::string& key) {
-  TORCH_CHECK(false, "no option '", printable(key), "'; did you mean '", nearest_option(key, option_keys()),
-              "'?");
+  TORCH_CHECK(false, "no option '", printable(key), "'", option_hint(key, option_keys()));
 }
 
 void in_range(const char* key, double value, double low, double high) {
@@ -46,6 +46,40 @@ void in_range(const char* key, double value, double low, double high) {
 }
 
 constexpr double kAny = 1e18;
+
+// A range of a random crop.
+void check_range(const char* key, const std::vector<double>& range) {
+  TORCH_CHECK(range[0] > 0 && range[0] <= range[1] && range[1] <= kAny, "`", key, "` ", to_text(range),
+              ": must be two numbers above 0, the smaller one first");
+}
+
+// The scale of pixels is the likeliest mistake.
+const char* pixels_hint(double value) {
+  return value > 1 ? "; pixels are from 0 to 1: divide values from 0 to 255 by 255" : "";
+}
+
+void check_images(const TrainOptions& o) {
+  check_range("crop-scale", o.crop_scale);
+  check_range("crop-ratio", o.crop_ratio);
+  if (o.crop_pct) in_range("crop-pct", *o.crop_pct, 0.01, kAny);
+  for (const double mean : o.mean)
+    TORCH_CHECK(mean >= 0 && mean <= 1, "`mean` ", to_text(o.mean), ": must be from 0 to 1",
+                pixels_hint(mean));
+  for (const double std : o.std)
+    TORCH_CHECK(std > 0 && std <= 1, "`std` ", to_text(o.std), ": must be above 0 and at most 1",
+                pixels_hint(std));
+  const auto& augment = o.rand_augment;
+  TORCH_CHECK(augment.empty() || augment.size() == 2, "`rand-augment` ", to_text(augment),
+              ": expected the number of operations and the magnitude, such as 2,9");
+  TORCH_CHECK(
+      augment.empty() || (augment[0] >= 0 && augment[0] < kAny && augment[1] >= 0 && augment[1] <= 30),
+      "`rand-augment` ", to_text(augment), ": the number of operations must be 0 or more, the magnitude ",
+      "from 0 to 30");
+  const auto& jitter = o.color_jitter;
+  for (size_t i = 0; i < jitter.size(); ++i)
+    TORCH_CHECK(jitter[i] >= 0 && jitter[i] <= (i == 3 ? 0.5 : kAny), "`color-jitter` ", to_text(jitter),
+                ": must be 0 or more, and the hue at most 0.5");
+}
 
 void check(const TrainOptions& o) {
   in_range("epochs", static_cast<double>(o.epochs), 0, 1e6);
@@ -98,11 +132,16 @@ void check(const TrainOptions& o) {
                                                 {"std", o.std.size(), 0, 3},
                                                 {"color-jitter", o.color_jitter.size(), 0, 4},
                                                 {"rand-augment", o.rand_augment.size(), 0, 2}}) {
-    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "`", key, "`: ", count,
-                " numbers; expected ", least == most ? "" : "at most ", most);
+    TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "`", key, "`: expected ",
+                least == most ? "" : "at most ", most, " numbers separated by commas, not ", count);
   }
   for (const auto& [key, count] : {std::pair{"mean", o.mean.size()}, {"std", o.std.size()}})
     TORCH_CHECK(count != 2, "`", key, "`: 2 numbers; expected 1 or 3");
+  check_images(o);
+  for (const double beta : o.opt_betas)
+    TORCH_CHECK(beta >= 0 && beta < 1, "`opt-betas` ", to_text(o.opt_betas), ": must be from 0 to below 1");
+  for (const auto& [key, value] : {std::pair{"fraction", o.fraction}, {"test-fraction", o.test_fraction}})
+    TORCH_CHECK(value > 0, "`", key, "` ", value, ": must be above 0");
   TORCH_CHECK(o.model_ema_decay < 1, "`model-ema-decay` 1: the average would never change");
   TORCH_CHECK(o.smoothing < 1, "`smoothing` 1: nothing of the labels would be left");
   TORCH_CHECK(o.layer_decay > 0, "`layer-decay` 0: only the head would train; that is `method` lp");
@@ -141,28 +180,6 @@ std::vector<std::string> option_keys() {
 std::string option_key(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return key;
-}
-
-std::string nearest_option(std::string key, const std::vector<std::string>& known) {
-  static const std::map<std::string, std::string> kOtherNames{{"learning-rate", "lr"},
-                                                              {"pretrained", "checkpoint"},
-                                                              {"model-name-or-path", "checkpoint"},
-                                                              {"output-dir", "output"},
-                                                              {"num-workers", "workers"},
-                                                              {"optimizer", "opt"},
-                                                              {"scheduler", "sched"},
-                                                              {"wd", "weight-decay"},
-                                                              {"dataset", "data-dir"},
-                                                              {"data", "data-dir"},
-                                                              {"gpu", "device"},
-                                                              {"bf16", "amp"},
-                                                              {"fp16", "amp"},
-                                                              {"label-smoothing", "smoothing"}};
-  key = option_key(std::move(key));
-  const auto found = kOtherNames.find(key);
-  const bool ours =
-      found != kOtherNames.end() && std::find(known.begin(), known.end(), found->second) != known.end();
-  return ours ? found->second : nearest(key, known);
 }
 
 bool has_trait(const std::string& key, Trait traits) {
@@ -211,6 +228,7 @@ TrainOptions make_options(const Settings& settings) try {
   for (const auto& [key, text] : settings) {
     if (own.contains(key)) continue;
     if (const auto* option = find_option(method, key)) {
+      option->check(fmt::format("`{}`", key), text);
       options.method_options[option->name] = text;
       continue;
     }
@@ -219,8 +237,7 @@ TrainOptions make_options(const Settings& settings) try {
       if (find_option(other, key)) others.push_back(other.name);
     }
     if (others.empty()) unknown_key(key);
-    TORCH_CHECK(false, "`", key, "` is no option of ", options.method, ", but of ",
-                fmt::format("{}", fmt::join(others, ", ")));
+    TORCH_CHECK(false, "`", key, "` is an option of ", listed(others), ", not of ", options.method);
   }
   check(options);
   return options;

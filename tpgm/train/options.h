@@ -271,8 +271,11 @@ struct TrainOptions {
 std::vector<std::string> option_keys();
 /// `key` with '-' instead of '_', which are the same in keys.
 std::string option_key(std::string key);
-/// The key of `known` that was probably meant: by the name that other trainers give it, or else the nearest.
-std::string nearest_option(std::string key, const std::vector<std::string>& known);
+/// What to do in place of the option `key`, which is none of `known`, as the end of a message: what timm,
+/// open_clip or transformers call it is known here by another name ("; did you mean 'lr'?"), or is said in
+/// another way (": the classes are the folders of the data"); else as did_you_mean(). `prefix` as there.
+std::string option_hint(const std::string& key, const std::vector<std::string>& known,
+                        const std::string& prefix = "");
 
 /// True if the option has any of the traits. Options of methods have kIdentity, kPerRun and kFineTuning; an
 /// unknown key has no traits.

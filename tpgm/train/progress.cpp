@@ -13,6 +13,11 @@ std::string to_text(const TrainProgress& progress) {
                      progress.step, progress.steps, numbers);
 }
 
+std::string to_text(const RadiusProgress& progress) {
+  return fmt::format("learning radii: step {} of {}, loss {:.4f}", progress.step, progress.steps,
+                     progress.loss.item<double>());
+}
+
 double RunClock::seconds_left(int64_t steps, int64_t evaluations) const {
   const double step = (since(begin_) - evaluation_) / static_cast<double>(std::max<int64_t>(1, steps_));
   const double each = evaluations_ > 0 ? evaluation_ / static_cast<double>(evaluations_) : 0;

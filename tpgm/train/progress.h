@@ -1,6 +1,8 @@
 // The progress of a run, and the time that it will take.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -24,6 +26,15 @@ struct TrainProgress {
 };
 /// "ft epoch 1/3, step 2/30, 512 images/s, loss 1.2345, accuracy 67.89 %".
 std::string to_text(const TrainProgress& progress);
+
+/// The same of the radius steps after the last training step.
+struct RadiusProgress {
+  int64_t step = 0, steps = 0;
+  at::Tensor loss;  ///< of radius data, before the step; on the device: reading it synchronises
+  double seconds_left = 0;
+};
+/// "learning radii: step 12 of 200, loss 0.1234".
+std::string to_text(const RadiusProgress& progress);
 
 /// Measures the steps and evaluations of this process.
 class RunClock {

@@ -58,8 +58,7 @@ Recipe load(const fs::path& file, int depth) {
     } else if (key == "take") {
       recipe.take = values;
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
-      TORCH_CHECK(false, where, "no option '", printable(key), "'; did you mean '",
-                  nearest_option(key, known), "'?");
+      TORCH_CHECK(false, where, "no option '", printable(key), "'", option_hint(key, known));
     } else {
       recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
     }

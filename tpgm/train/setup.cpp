@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/core/device.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/models/families.h"
@@ -54,7 +55,9 @@ std::string absolute(const std::string& path) {
 
 void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
   const auto at_most = [&](const char* key, int64_t value, int64_t most) {
-    if (value > most) notes.push_back(fmt::format("`{}` {}: there are only {} images", key, value, most));
+    if (value > most)
+      notes.push_back(fmt::format("`{}` {}: there {} only {}", key, value, most == 1 ? "is" : "are",
+                                  counted(most, "image")));
     return std::min(value, most);
   };
   options.batch_size = at_most("batch-size", options.batch_size, data.train.size());
@@ -64,6 +67,7 @@ void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<
         fmt::format("`grad-accum-steps` {}: an epoch has only {}", options.grad_accum_steps, batches));
     options.grad_accum_steps = batches;
   }
+  if (auto note = left_out_note(options, data); !note.empty()) notes.push_back(std::move(note));
   options.validation_batch_size = options.validation_batch_size.value_or(options.batch_size);
   if (data.radius.size() > 0) {
     const int64_t usual = std::max<int64_t>(1, options.batch_size / 4);
@@ -99,11 +103,6 @@ void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::
 }
 
 void make_paths_absolute(TrainOptions& options) {
-  if (is_script(options.model)) {
-    ModelConfig config = parse_model(options.model);
-    config.file = absolute(config.file);
-    options.model = to_text(config);
-  }
   TrainOptions::fields(
       [](const char*, const char* key, Trait, const char*, auto& value) {
         using T = std::decay_t<decltype(value)>;
@@ -121,7 +120,6 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
   options.device = setup.device;
   options.model = keys::kModel.at(setup.metadata);
   make_paths_absolute(options);
-  keys::kModel.set(setup.metadata, options.model);  // a script is found from other folders too
   const auto& loader = setup.images.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
   options.std.assign(loader.std().begin(), loader.std().end());
@@ -156,8 +154,15 @@ Setup prepare_run(TrainOptions options) try {
   decide_open_options(options, setup);
 
   setup.method = make_configured_method(options, *setup.model);
+  const auto parameters = setup.model->parameters();
+  TORCH_CHECK(std::any_of(parameters.begin(), parameters.end(),
+                          [](const at::Tensor& parameter) { return parameter.requires_grad(); }),
+              "`method` ", options.method, " has nothing to train: ",
+              loaded.outputs_are_logits ? "the logits are the outputs of the script, so there is no head; "
+                                          "`head` fresh adds one"
+                                        : "all parameters are frozen in the script");
   TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, options.method,
-              " learns from radius data, and there are none: `radius-fraction` 0.1 holds some out");
+              " learns from radius data, and there are none: ", no_radius_data(options, setup.data));
   if (!options.weights.empty()) load_start(*setup.model, options, setup.data.classes);
   setup.options = std::move(options);
   return setup;

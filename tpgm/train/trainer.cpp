@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "tpgm/data/mix.h"
+#include "tpgm/methods/registry.h"
 #include "tpgm/train/from_options.h"
 
 namespace tpgm {
@@ -20,6 +21,14 @@ namespace {
 using Json = RunLog::Json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// How many the method takes after the last training step.
+int64_t final_radius_steps(const TrainOptions& options) {
+  const auto* info = find_method(options.method);
+  if (info == nullptr || !info->radius_updates) return 0;
+  const auto updates = info->radius_updates(options.method_options);
+  return updates.every.at_end() ? updates.radius_steps : 0;
+}
 
 }  // namespace
 
@@ -195,15 +204,22 @@ void Trainer::stop_for(const StepLoss& loss, const LossSums& sums) {
 TrainingStep::RadiusBatch Trainer::next_radius_batch() {
   if (finishing_) {
     if (stop_asked()) throw Stopped();  // finish() begins anew then
-    if (RunClock::since(clock_.window) > 10) {
-      say(fmt::format("{} works on its result: {} batches of radius data so far", options_.method,
-                      state_.radius_batches - radius_batches_before_));
-      clock_.window = RunClock::now();
-    }
     if (log_) finishing_->note(method_);
   }
   TORCH_CHECK(radius_, "[Trainer::run] ", options_.method, " asks for radius data, and there are none");
   return radius_->next();
+}
+
+// The radius loss of a step of finish(), which takes so many.
+at::Tensor Trainer::finishing_loss(int64_t steps) {
+  at::Tensor loss = training_step_.radius_loss(next_radius_batch());
+  const int64_t step = ++finishing_steps_;
+  if (callbacks_.radii) {
+    const double each = RunClock::since(clock_.window) / static_cast<double>(step);
+    callbacks_.radii(
+        {step, steps, loss.detach(), each * static_cast<double>(std::max<int64_t>(0, steps - step))});
+  }
+  return loss;
 }
 
 void Trainer::tell_progress() {
@@ -306,9 +322,9 @@ void Trainer::finish() {
   load_best();
   training_step_.forget();                              // its memory is for the method and the tests now
   finishing_.emplace(setup_.device.is_cuda() ? 4 : 1);  // there each look at radii waits for the device
-  radius_batches_before_ = state_.radius_batches;
   clock_.window = RunClock::now();
-  if (!finished_best_) method_.finish([this] { return training_step_.radius_loss(next_radius_batch()); });
+  if (!finished_best_)
+    method_.finish([this, steps = final_radius_steps(options_)] { return finishing_loss(steps); });
   if (log_) finishing_->write(*log_, state_.step, method_);
   const auto selected = select();
   result_.selection = selected ? selected->top1() : kNone;

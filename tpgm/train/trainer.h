@@ -24,6 +24,8 @@ namespace tpgm {
 
 struct TrainCallbacks {
   std::function<void(const TrainProgress&)> progress;
+  /// Called after each radius step while the method finishes.
+  std::function<void(const RadiusProgress&)> radii;
   /// Receives messages for the user: evaluations, phases, skipped steps and images.
   std::function<void(const std::string&)> say;
   /// Called after every step, and repeatedly while the run finishes; true: save the state and return.
@@ -70,6 +72,7 @@ class Trainer {
   void log_step();
   void log_epoch(const std::optional<Accuracy>& selected, bool better);
   void tell_progress();
+  at::Tensor finishing_loss(int64_t steps);
 
   const std::string& phase_name() const { return schedule_.phases()[schedule_.phase(state_.step - 1)].name; }
   std::string last_good_state() const;
@@ -99,7 +102,7 @@ class Trainer {
   NamedTensors best_weights_{"Tensor"};  // without a log, which keeps them otherwise
   int64_t saved_step_ = -1;
   std::optional<FinishRadii> finishing_;  // set when the method's finish() begins
-  int64_t radius_batches_before_ = 0;     // state_.radius_batches before finish()
+  int64_t finishing_steps_ = 0;           // radius steps of finish()
   bool finished_best_ = false;            // the best weights are those after finish()
   TrainResult result_;
 };
