@@ -31,12 +31,13 @@ Run configure_pretrain(CLI::App& app) {
   struct Arguments {
     SettingFlags flags;
     std::string config, resume;
-    bool dry_run = false, json = false;
+    bool overwrite = false, dry_run = false, json = false;
   };
   auto args = std::make_shared<Arguments>();
   app.add_option("-c,--config", args->config,
                  "Recipe: TOML file whose keys are these flags; flags override it");
   app.add_option("--resume", args->resume, "Resume the run in this folder, bit-exactly");
+  app.add_flag("--overwrite", args->overwrite, "Replace the run in the output folder, finished or not");
   app.add_flag("--dry-run", args->dry_run,
                "Print the effective recipe, the sizes of splits, steps and memory, without training");
   app.add_flag("--json", args->json, "Print the result as JSON");
@@ -45,7 +46,8 @@ Run configure_pretrain(CLI::App& app) {
   for (const auto& [flag, help] : kHelp) app.get_option(flag)->description(help);
   return [args] {
     if (!args->resume.empty()) {
-      if (!args->config.empty() || args->dry_run) throw UsageError("--resume takes no --config or --dry-run");
+      if (!args->config.empty() || args->dry_run || args->overwrite)
+        throw UsageError("--resume takes no --config, --dry-run or --overwrite");
       return resume_run(args->resume, args->flags.given(), args->json);
     }
     Recipe recipe;
@@ -62,7 +64,8 @@ Run configure_pretrain(CLI::App& app) {
     recipe.settings["radius-fraction"] = "0";  // there are no radii
     recipe.settings.emplace("lr", kLearningRate);
     const auto options = make_options(recipe.settings);
-    if (!args->dry_run) return train_one(options, /*resume=*/false, args->json);
+    if (!args->dry_run)
+      return train_one(options, args->overwrite ? Start::kOverwrite : Start::kNew, args->json);
     print_plan(options);
     return 0;
   };

@@ -21,12 +21,13 @@ Run configure_train(CLI::App& app) {
     std::vector<std::string> sweep;
     std::string seeds;
     int64_t jobs = 0;
-    bool dry_run = false, json = false;
+    bool overwrite = false, dry_run = false, json = false;
   };
   auto args = std::make_shared<Arguments>();
   app.add_option("-c,--config", args->config,
                  "Recipe: TOML file whose keys are these flags; flags override it");
   app.add_option("--resume", args->resume, "Resume the run in this folder, bit-exactly");
+  app.add_flag("--overwrite", args->overwrite, "Replace the run in the output folder, finished or not");
   app.add_flag("--dry-run", args->dry_run,
                "Print the effective recipe, the sizes of splits, the constrained tensors, steps and memory, "
                "without training");
@@ -43,8 +44,9 @@ Run configure_train(CLI::App& app) {
   return [args] {
     auto settings = args->flags.given();
     if (!args->resume.empty()) {
-      if (!args->config.empty() || !args->sweep.empty() || !args->seeds.empty() || args->dry_run)
-        throw UsageError("--resume takes no --config, --sweep, --seeds or --dry-run");
+      if (!args->config.empty() || !args->sweep.empty() || !args->seeds.empty() || args->dry_run ||
+          args->overwrite)
+        throw UsageError("--resume takes no --config, --sweep, --seeds, --dry-run or --overwrite");
       if (args->jobs > 0) settings["workers"] = std::to_string(args->jobs);
       return resume_run(args->resume, settings, args->json);
     }
@@ -58,9 +60,12 @@ Run configure_train(CLI::App& app) {
                        "' from another row of its table: run it with tpgm reproduce");
     const bool many = !recipe.sweep.empty() || !recipe.seeds.empty();
     if (!many && args->jobs > 0) recipe.settings["workers"] = std::to_string(args->jobs);
+    if (many && args->overwrite)
+      throw UsageError("--overwrite replaces one run; a sweep makes what is missing in its folder");
     if (many) return run_sweep_command(recipe, std::max<int64_t>(1, args->jobs), args->dry_run, args->json);
     const auto options = make_options(recipe.settings);
-    if (!args->dry_run) return train_one(options, /*resume=*/false, args->json);
+    if (!args->dry_run)
+      return train_one(options, args->overwrite ? Start::kOverwrite : Start::kNew, args->json);
     print_plan(options);
     return 0;
   };

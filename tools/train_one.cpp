@@ -46,23 +46,24 @@ void print_result(const TrainOptions& options, const TrainResult& result, const 
 
 }  // namespace
 
-int train_one(const TrainOptions& options, bool resume, bool json) {
+int train_one(const TrainOptions& options, Start start, bool json) {
   if (options.output.empty()) throw UsageError("--output is required: the run folder to write");
   interrupted();
   const fs::path path = options.output;
   // Errors in the output folder are reported before the data are opened.
   std::optional<RunFolder> folder;
-  if (resume) {
+  const bool overwrite = start == Start::kOverwrite;
+  if (start == Start::kResume) {
     folder.emplace(RunFolder::open(path));
   } else {
-    RunFolder::check_new(path);
+    RunFolder::check_new(path, overwrite);
   }
   Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder)
-    folder.emplace(
-        RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line())));
+    folder.emplace(RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line()),
+                                     overwrite));
 
   TrainResult result;
   {
@@ -97,7 +98,7 @@ int resume_run(const std::string& run, Settings settings, bool json) {
   TORCH_CHECK(is_run(run), "--resume '", run, "' is no run folder: it has no recipe.toml");
   settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
-  return train_one(make_options(settings), /*resume=*/true, json);
+  return train_one(make_options(settings), Start::kResume, json);
 }
 
 }  // namespace tpgm::tools

@@ -69,8 +69,8 @@ class Mistakes(DataCommand):
 
     def test_words_of_other_trainers(self):
         for option, words in {
-                "--img-size": "'--img-size': the image size is a part of the model: --model NAME:image_size=N",
-                "--input-size": "--model NAME:image_size=N",
+                "--img-size": "no option '--img-size'; did you mean '--image-size'?",
+                "--input-size": "did you mean '--image-size'?",
                 "--bs": "no option '--bs'; did you mean '--batch-size'?",
                 "--num-classes": "'--num-classes': the classes are the folders of --data-dir",
                 "--freeze": "--method chooses what trains: lp",

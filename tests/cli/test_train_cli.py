@@ -328,8 +328,21 @@ class Folders(TrainCommand):
         (self.folder / "thesis" / "text.tex").write_text("text")
         self.assertIn("is not empty", self.refused(1, *self.command(self.folder / "thesis")))
         self.assertIn("is a file", self.refused(1, *self.command(self.folder / "thesis" / "text.tex")))
+        self.assertIn("holds no run that --overwrite could replace",
+                      self.refused(1, *self.command(self.folder / "thesis"), "--overwrite"))
         self.assertIn("--output is required", self.refused(2, *self.command(None)))
         self.assertEqual(os.listdir(self.folder / "thesis"), ["text.tex"])
+
+    def test_overwrite(self):
+        begun = self.begun()
+        self.refused(1, *self.command(begun), "--overwrite", "--checkpoint", "nowhere")  # a mistake deletes nothing
+        self.assertTrue((begun / "recipe.toml").exists())
+        result = tpgm(*self.command(begun), "--overwrite")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((begun / "best.safetensors").read_bytes(),
+                         (self.reference() / "best.safetensors").read_bytes())
+        self.refused(2, "train", "--resume", begun, "--overwrite")
+        self.refused(2, *self.command(begun), "--overwrite", "--seeds", "0,1")
         (self.folder / "empty").mkdir()
         self.train(self.folder / "empty", epochs=0)
 

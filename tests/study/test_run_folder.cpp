@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/ops/ones.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/study/study_files.h"
 
@@ -44,6 +47,48 @@ TEST_F(RunFolders, AreNeitherOverwrittenNorMistaken) {
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other", options, {}); }), "not empty");
   EXPECT_HAS(error_of([&] { RunFolder::create(folder_ / "other" / "thesis.tex", options, {}); }),
              "is a file");
+}
+
+TEST_F(RunFolders, AreReplacedWhereOneAsksForIt) {
+  const auto create = [&](const fs::path& path, const TrainOptions& options) {
+    RunFolder folder = RunFolder::create(path, options, {}, /*overwrite=*/true);
+  };
+  TrainOptions options;
+  NamedTensors weights("Tensor");
+  weights.insert("w", at::ones(1));
+  {
+    RunFolder folder = RunFolder::create(run(), options, {}, /*overwrite=*/true);  // nothing is there yet
+    folder.epoch({{"epoch", 1}, {"train_loss", 0.5}});
+    folder.radii(4, numbers({{"a", 1}}), NamedNumbers());
+    folder.save_text("bad_batch", "x");
+    folder.save_weights("best", weights, {});
+    folder.save_state(weights, Json::object());
+    folder.finish({{"method", "ft"}});
+  }
+  test::put_file(run() / "report.html", "page");  // is not the run's
+  // What it begins from is not deleted, also by another way to it.
+  fs::create_directory_symlink(run(), folder_ / "link");
+  options.weights = (folder_ / "link").string();
+  EXPECT_HAS(error_of([&] { create(run(), options); }), "`overwrite` would delete `weights` '");
+  EXPECT_TRUE(is_finished(run()));
+  {
+    // Nor what another process writes.
+    RunFolder other = RunFolder::create(folder_ / "busy", TrainOptions(), {});
+    EXPECT_HAS(error_of([&] { create(folder_ / "busy", TrainOptions()); }), "another process");
+  }
+  create(run(), TrainOptions());
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run())) names.insert(entry.path().filename().string());
+  const std::set<std::string> of_a_new_run = {
+      "environment.json",           "recipe.toml", "log.jsonl", "summary.csv",
+      "events.out.tfevents.0.tpgm", "report.html"};
+  EXPECT_EQ(names, of_a_new_run);
+  EXPECT_EQ(fs::file_size(run() / "summary.csv"), 0U);
+  // A folder that holds no run is nobody's to replace.
+  test::put_file(folder_ / "other" / "thesis.tex", "text");
+  EXPECT_HAS(error_of([&] { create(folder_ / "other", TrainOptions()); }),
+             "holds no run that `overwrite` could replace");
+  EXPECT_TRUE(fs::exists(folder_ / "other" / "thesis.tex"));
 }
 
 TEST_F(RunFolders, AreReadAsTheyWereWritten) {

@@ -178,6 +178,8 @@ TEST_F(Recipes, GoThereAndBack) {
       value = {fraction *= 0.97, 1e-17};
     } else if constexpr (std::is_same_v<T, HeadSource>) {
       value = {HeadSource::Kind::kFile, odd};
+    } else if constexpr (std::is_same_v<T, HeadRate>) {
+      value = {HeadRate::Kind::kNumber, fraction *= 0.97};
     } else if constexpr (std::is_same_v<T, ByteCount>) {
       value = {1'500'000'000, "1.5GB"};
     } else if constexpr (std::is_same_v<T, std::optional<c10::Device>>) {
@@ -238,6 +240,11 @@ TEST_F(Recipes, OfVersion010KeepTheirMeaning) {
   EXPECT_FALSE(read(text).model_ema_warmup);
   EXPECT_TRUE(read(text + "model-ema-warmup = true\n").model_ema_warmup);
   EXPECT_TRUE(read("model-ema = true\n").model_ema_warmup);  // by hand, where it is today's default
+  // A fresh head learned at `lr`.
+  EXPECT_NE(text.find("head-lr = \"auto\""), std::string::npos);
+  EXPECT_EQ(read(text).head_lr.kind, HeadRate::Kind::kSame);
+  EXPECT_EQ(read("head-lr = \"auto\"\n").head_lr.kind, HeadRate::Kind::kAuto);
+  EXPECT_EQ(read("head-lr = 0.5\n").head_lr.value(1), 0.5);
 }
 
 TEST_F(Recipes, AreBeatenByWhatIsGiven) {

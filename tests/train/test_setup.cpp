@@ -14,6 +14,8 @@
 #include "tests/support.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/state_dict.h"
+#include "tpgm/models/clip.h"
+#include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
 
@@ -106,6 +108,7 @@ TEST_F(SetupTest, OpensDataAndCheckpointOnce) {
                                      {{"head", "checkpoint"}},
                                      {{"head", "checkpoint"}, {"method", "tpgm"}},
                                      {{"head", "fresh"}, {"class-list", (folder_ / "classes.txt").string()}},
+                                     {{"head", "auto"}, {"image-size", "16"}},
                                      {{"head", head()}}};
   for (const auto& more : all) {
     SCOPED_TRACE(more.at("head"));
@@ -135,6 +138,78 @@ TEST_F(SetupTest, GivesTheHeadTheClassesOfTheData) {
       EXPECT_EQ(std::string(subset->samples->name(i)).substr(0, name.size()), name);
     }
   }
+}
+
+// A whole CLIP that reads bytes, saved under our names.
+class ClipSetup : public SetupTest {
+ protected:
+  ClipSetup() { save(514); }
+  void save(int64_t vocab) const {
+    ModelConfig config = parse_model(fmt::format(
+        "clip-vit:image_size=8,patch=4,width=8,depth=1,heads=1,mlp=8,embedding=8,text_width=8,text_depth=1,"
+        "text_heads=1,text_mlp=8,vocab={},context=77",
+        vocab));
+    set_defaults(config);
+    const auto clip = make_clip(config);
+    clip->reset_parameters();
+    save_weights(*clip, checkpoint(), {{"tpgm.model", to_text(config)}});
+  }
+  // The head and its learning rate that a run gets, and what is noted about the head.
+  std::string decided(Settings more, const std::string& lr) const {
+    more.insert({{"head", "auto"}, {"method", "lp-ft"}});
+    const RunSetup setup = prepare(more);
+    EXPECT_EQ(to_text(setup.options.head_lr), lr);
+    EXPECT_EQ(setup.options.lp_lr, setup.options.head_lr.value(setup.options.lr));
+    const auto found = std::find_if(setup.notes.begin(), setup.notes.end(),
+                                    [](const auto& note) { return note.find("the head is") == 0; });
+    return to_text(setup.options.head) + (found == setup.notes.end() ? "" : ": " + *found);
+  }
+};
+
+TEST_F(ClipSetup, BeginsWithClassNamesWhereTheyAreWords) {
+  EXPECT_HAS(decided({}, "lr"), "zeroshot: the head is made from the class names");
+  EXPECT_TRUE(torch::equal(prepare({{"head", "auto"}}).model->head->weight,
+                           prepare({{"head", "zeroshot"}}).model->head->weight));
+  EXPECT_EQ(decided({{"head", "fresh"}}, "0.001"), "fresh");
+  for (const char* code : {"n01440764", "7"}) {
+    fs::rename(data() / "dog", data() / code);
+    const auto fresh = decided({}, "0.001");
+    EXPECT_HAS(fresh, "fresh: the head is fresh, not from the class names: '" + std::string(code));
+    EXPECT_HAS(fresh, "`classnames` names the classes");
+    write_file(folder_ / "names.txt", "big fish\ncat\ndog\n");
+    EXPECT_HAS(decided({{"classnames", (folder_ / "names.txt").string()}}, "lr"), "zeroshot");
+    fs::rename(data() / code, data() / "dog");
+  }
+  save(600);  // it takes a vocabulary that is not there
+  EXPECT_HAS(decided({}, "0.001"), "there is no vocabulary beside the checkpoint; `vocab` names one");
+}
+
+TEST_F(ClipSetup, AFreshHeadLearnsFaster) {
+  const auto rate = [&](Settings more) {
+    more.insert({{"head", "fresh"}});
+    return to_text(prepare(more).options.head_lr);
+  };
+  EXPECT_EQ(rate({}), "0.001");
+  EXPECT_EQ(rate({{"lr", "0.01"}}), "lr");  // it is fast already
+  EXPECT_EQ(rate({{"lr", "0"}}), "lr");
+  EXPECT_EQ(rate({{"head-lr", "lr"}}), "lr");
+  EXPECT_EQ(rate({{"head-lr", "0.5"}}), "0.5");
+  EXPECT_EQ(rate({{"checkpoint", ""}, {"model", kVit}}), "lr");  // all weights are fresh
+  EXPECT_EQ(rate({{"head", "auto"}, {"checkpoint", ""}, {"model", kVit}}), "lr");
+}
+
+TEST_F(SetupTest, TakesAnImageSize) {
+  save_checkpoint({"cat", "dog", "big_fish"});
+  const RunSetup setup = prepare({{"image-size", "16"}});
+  EXPECT_TRUE(setup.options.model.starts_with("vit:image_size=16,channels=3,patch=4,width=8"))
+      << setup.options.model;
+  EXPECT_EQ(setup.options.image_size, std::nullopt);
+  EXPECT_EQ(setup.images.eval.image_size(), 16);
+  EXPECT_EQ(prepare({{"image-size", "16"}, {"model", kVit}}).options.model, setup.options.model);
+  EXPECT_EQ(prepare({{"image-size", "16"}, {"checkpoint", ""}, {"model", kVit}, {"head", "fresh"}})
+                .model->backbone->image_size(),
+            16);
+  EXPECT_HAS(error_of([&] { prepare({{"image-size", "15"}}); }), "image_size=15 is no multiple of 4");
 }
 
 TEST_F(SetupTest, DecidesWhatIsLeftOpen) {

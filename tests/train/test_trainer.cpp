@@ -123,7 +123,7 @@ void bare_loop(RunSetup& setup, const Batches& batches, const std::function<void
                                        GroupOptions()
                                            .weight_decay(options.weight_decay)
                                            .layer_decay(options.layer_decay)
-                                           .head_scale(options.head_lr.value_or(options.lr) / options.lr)),
+                                           .head_scale(options.head_lr.value(options.lr) / options.lr)),
                       OptimOptions().opt(options.opt));
   const int64_t accumulated = options.grad_accum_steps, steps = batches.of_epoch / accumulated;
   const Schedule schedule({{"ft", options.epochs, options.lr, options.warmup_epochs}}, steps,
@@ -185,7 +185,7 @@ TEST_F(TrainerTest, IsTheBareLoop) {
       options.smoothing = 0.1;
       options.weight_decay = 0.1;
       options.layer_decay = 0.7;
-      options.head_lr = 0.1;
+      options.head_lr = {HeadRate::Kind::kNumber, 0.1};
       Batches batches(7);  // the last has no partner and is left out
       RunSetup one = setup_of(options, name), other = setup_of(options, name);
       const auto before = values_of(*one.model);

@@ -66,6 +66,38 @@ class AppendedFile {
   int descriptor_ = -1;
 };
 
+// A run must not replace the one that it begins from.
+void check_needs_nothing_of(const fs::path& run, const TrainOptions& options) {
+  const fs::path folder = fs::weakly_canonical(run);
+  for (const auto& [key, value] : to_settings(options)) {
+    if (key == "output" || !is_path(key, value)) continue;
+    const fs::path way = fs::weakly_canonical(value).lexically_relative(folder);
+    TORCH_CHECK(way.empty() || *way.begin() == "..", "`overwrite` would delete `", key, "` '", value,
+                "'; take another folder as `output`");
+  }
+}
+
+// Deletes the files of a run; the recipe last, by which the rest is known as a run.
+void remove_files(const fs::path& run) {
+  std::vector<fs::path> files = {result_of(run),
+                                 weights_of(run),
+                                 last_weights_of(run),
+                                 predictions_of(run),
+                                 run / "resume.safetensors",
+                                 run / "radii.json",
+                                 run / "log.jsonl",
+                                 run / "summary.csv",
+                                 run / kEvents,
+                                 run / "bad_batch.txt",
+                                 run / "environment.json",
+                                 recipe_of(run)};
+  for (const auto& file : files) {
+    std::error_code error;
+    fs::remove(file, error);
+    TORCH_CHECK(!error, "cannot delete '", file.string(), "': ", error.message());
+  }
+}
+
 }  // namespace
 
 // Two processes must not write to one run. Goes with the process, however that ends.
@@ -113,34 +145,41 @@ RunFolder::RunFolder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RunFolder::RunFolder(RunFolder&&) noexcept = default;
 RunFolder::~RunFolder() = default;
 
-void RunFolder::check_new(const fs::path& path) try {
+void RunFolder::check_new(const fs::path& path, bool overwrite) try {
   std::error_code error;
   if (!fs::exists(path, error)) return;
   TORCH_CHECK(fs::is_directory(path), "`output` '", path.string(), "' is a file");
   if (is_run(path)) {
+    if (overwrite) return;
     TORCH_CHECK(!is_finished(path), "`output` '", path.string(),
-                "' holds a finished run; take another folder");
-    TORCH_CHECK(false, "`output` '", path.string(),
-                "' holds an unfinished run; resume that run, or take another folder");
+                "' holds a finished run; take another folder, or replace it with `overwrite`");
+    TORCH_CHECK(
+        false, "`output` '", path.string(),
+        "' holds an unfinished run; resume that run, take another folder, or replace it with `overwrite`");
   }
   // A run that was killed while it was being made leaves an environment and no recipe.
   const bool empty =
       std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
                   [](const auto& entry) { return entry.path().filename() == "environment.json"; });
-  TORCH_CHECK(empty, "`output` '", path.string(), "' is not empty; take another folder");
+  TORCH_CHECK(empty, "`output` '", path.string(), "' is not empty",
+              overwrite ? " and holds no run that `overwrite` could replace" : "", "; take another folder");
 } catch (...) {
   rethrow_from("RunFolder::check_new");
 }
 
 RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
-                            const RunEnvironment& environment) try {
-  check_new(path);
+                            const RunEnvironment& environment, bool overwrite) try {
+  check_new(path, overwrite);
   std::error_code error;
   fs::create_directories(path, error);
   TORCH_CHECK(!error, "`output`: cannot make '", path.string(), "': ", error.message());
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
+  if (is_run(path)) {
+    check_needs_nothing_of(path, options);
+    remove_files(path);
+  }
   write_file(path / "environment.json", to_text(environment));
   write_file(recipe_of(path), to_toml(options));
   impl->open_logs(0, 0, 0);

@@ -34,11 +34,12 @@ class RunFolder : public RunLog {
  public:
   using Json = RunLog::Json;
 
-  /// Throws unless the folder is empty or does not exist.
-  static void check_new(const std::filesystem::path& path);
-  /// Creates a new run. Throws unless the folder is empty or does not exist.
+  /// Throws where create() would, and changes nothing.
+  static void check_new(const std::filesystem::path& path, bool overwrite = false);
+  /// Creates a new run. Throws unless the folder is empty or does not exist, or holds a run and `overwrite` is
+  /// set: the files of that run are deleted first, and others stay.
   static RunFolder create(const std::filesystem::path& path, const TrainOptions& options,
-                          const RunEnvironment& environment);
+                          const RunEnvironment& environment, bool overwrite = false);
   /// Opens an unfinished run. Throws if there is none, or if it is finished.
   static RunFolder open(const std::filesystem::path& path);
   RunFolder(RunFolder&&) noexcept;

@@ -12,7 +12,7 @@ namespace {
 
 // The factor on the learning rate of the head.
 double head_scale(const TrainOptions& options) {
-  return options.head_lr && options.lr > 0 ? *options.head_lr / options.lr : 1;
+  return options.lr > 0 ? options.head_lr.value(options.lr) / options.lr : 1;
 }
 
 }  // namespace
@@ -22,7 +22,8 @@ std::vector<Phase> phases_of(const TrainOptions& options) {
   std::vector<Phase> phases;
   // `lp_lr` is the head's learning rate itself: head_scale() must not change it.
   if (options.lp_epochs)
-    phases.push_back({"lp", probing, options.lp_lr.value_or(options.lr) / head_scale(options), 0});
+    phases.push_back(
+        {"lp", probing, options.lp_lr.value_or(options.head_lr.value(options.lr)) / head_scale(options), 0});
   phases.push_back({options.lp_epochs ? "ft" : options.method, options.epochs - probing, options.lr,
                     std::min(options.warmup_epochs, options.epochs - probing)});
   return phases;

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "tpgm/text/zero_shot.h"
 #include "tpgm/train/recipe.h"
 #include "tpgm/weights/load_classifier.h"
+#include "tpgm/weights/names.h"
 #include "tpgm/weights/read.h"
 
 namespace tpgm {
@@ -83,9 +85,10 @@ struct Towers {
   Metadata metadata;  // the checkpoint's
 };
 
-Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes) {
+Towers load_towers(const TrainOptions& options, const std::optional<Checkpoint>& opened,
+                   std::vector<std::string>& notes) {
   Towers result;
-  if (options.checkpoint.empty()) {
+  if (!opened) {
     const bool text = options.head.is(Kind::kText);
     TORCH_CHECK(text && !options.model.empty(), "`head` ", to_text(options.head),
                 text ? " needs a `model` of CLIP's, such as clip-vit, or a `checkpoint`"
@@ -97,7 +100,7 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
     notes.emplace_back(kNoCheckpoint);
     return result;
   }
-  const Checkpoint checkpoint(options.checkpoint);
+  const Checkpoint& checkpoint = *opened;
   const auto weights = read_weights(
       checkpoint, options.model.empty() ? std::nullopt : std::optional(parse_model(options.model)));
   TORCH_CHECK(weights.has_text(), "`head` ", to_text(options.head), ": '", options.checkpoint, "', a ",
@@ -113,12 +116,71 @@ Towers load_towers(const TrainOptions& options, std::vector<std::string>& notes)
   return result;
 }
 
+// The rows of a vocabulary's embedding in the text tower of a CLIP of any layout; nothing if it has none.
+std::optional<int64_t> text_vocabulary(const Checkpoint& checkpoint) {
+  for (const auto& name : checkpoint.names()) {
+    const bool embedding =
+        name.ends_with("token_embedding.weight") || name.ends_with("text.stem.token.weight");
+    if (embedding && checkpoint.entry(name).shape.size() == 2) return checkpoint.entry(name).shape[0];
+  }
+  return std::nullopt;
+}
+
+// Whether a text tower can read the name: a word, and neither a number nor a code of ImageNet's (n01440764).
+bool is_word(const std::string& name) {
+  const bool letters =
+      std::any_of(name.begin(), name.end(), [](unsigned char c) { return std::isalpha(c) || c >= 0x80; });
+  const bool code =
+      name.size() == 9 && name[0] == 'n' &&
+      std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
+  return letters && !code;
+}
+
+// What `head` auto stands for.
+HeadSource decide_head(const TrainOptions& options, const std::vector<std::string>& classes,
+                       const std::optional<Checkpoint>& checkpoint, std::vector<std::string>& notes) {
+  if (!options.head.is(Kind::kAuto)) return options.head;
+  const auto vocabulary = checkpoint ? text_vocabulary(*checkpoint) : std::nullopt;
+  if (!vocabulary) return {Kind::kFresh, ""};
+  const auto strange = std::find_if_not(classes.begin(), classes.end(), is_word);
+  std::string missing;
+  if (options.classnames.empty() && strange != classes.end()) {
+    missing = fmt::format("'{}' is not a word for its text tower; `classnames` names the classes",
+                          printable(*strange));
+  } else if (options.vocab.empty() && *vocabulary != Tokenizer::kBytes &&
+             find_vocabulary(options.checkpoint).empty()) {
+    missing = "there is no vocabulary beside the checkpoint; `vocab` names one";
+  }
+  notes.push_back(
+      missing.empty()
+          ? "the head is made from the class names (`head` zeroshot); `head` fresh begins at random"
+          : fmt::format("the head is fresh, not from the class names: {}", missing));
+  return {missing.empty() ? Kind::kZeroShot : Kind::kFresh, ""};
+}
+
+// The model that the options name, with their image size; empty if the checkpoint says what it is.
+std::string decide_model(const TrainOptions& options, const std::optional<Checkpoint>& checkpoint) {
+  if (!options.image_size) return options.model;
+  ModelConfig model;
+  if (!options.model.empty()) {
+    model = parse_model(options.model);
+  } else if (checkpoint) {
+    const auto named = model_of(*checkpoint);
+    const auto known = named ? std::nullopt : recognise(checkpoint->names());
+    model.family = named ? named->family : known ? known->family : nullptr;
+  }
+  TORCH_CHECK(model.family && (!options.model.empty() || !model.family->is_file()),
+              "`image-size` needs `model` here: what to fine-tune");
+  model.image_size = options.image_size;
+  return to_text(model);
+}
+
 // A head from text: made once, or in every step.
 ModelSetup load_with_text(const TrainOptions& options, const std::vector<std::string>& classes,
-                          c10::Device device) {
+                          c10::Device device, const std::optional<Checkpoint>& opened) {
   ModelSetup result;
   result.classes = classes;
-  Towers towers = load_towers(options, result.notes);
+  Towers towers = load_towers(options, opened, result.notes);
   Clip& clip = *towers.clip;
   const auto templates = find_templates(options.templates, towers.metadata);
   const auto tokenizer = find_tokenizer(options.vocab, options.checkpoint, *towers.config.vocab);
@@ -135,9 +197,9 @@ ModelSetup load_with_text(const TrainOptions& options, const std::vector<std::st
     result.model = std::make_shared<Classifier>(clip, std::move(tokens));
   } else {
     clip.to(device);
-    const auto head = make_zero_shot(*clip.text, clip.logit_scale.detach(), tokenizer, names, templates);
-    truncated = head.truncated;
-    result.model = std::make_shared<Classifier>(clip.visual, head.weight, at::Tensor(),
+    const auto made = make_zero_shot(*clip.text, clip.logit_scale.detach(), tokenizer, names, templates);
+    truncated = made.truncated;
+    result.model = std::make_shared<Classifier>(clip.visual, made.weight, at::Tensor(),
                                                 ClassifierOptions().normalize(true));
     keys::kNormalize.set(result.metadata, true);
   }
@@ -175,22 +237,14 @@ void match_head(const TrainOptions& options, const Dataset& data, const LoadedCl
               ": say which is which with `class-list`, or take a fresh head with `head` fresh");
 }
 
-}  // namespace
-
-ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device) try {
-  const auto& wanted = data.classes();
-  const auto count = static_cast<int64_t>(wanted.size());
+// A fresh head, the checkpoint's own, or one of a file.
+ModelSetup load_without_text(const TrainOptions& options, const Dataset& data,
+                             const std::optional<Checkpoint>& checkpoint) {
   const auto& head = options.head;
-  TORCH_CHECK(count > 0, "'", options.data_dir,
-              "' has no labels; training needs classes: a folder of images for each");
-  TORCH_CHECK(count > 1, "'", options.data_dir, "' has one class, '", printable(wanted.front()),
-              "'; at least two are needed");
-  if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) return load_with_text(options, wanted, device);
-  TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
-              "`classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ", to_text(head));
+  const auto count = static_cast<int64_t>(data.classes().size());
   ModelSetup result;
-  result.classes = wanted;
-  if (options.checkpoint.empty() && !is_script(options.model)) {
+  result.classes = data.classes();
+  if (!checkpoint && !is_script(options.model)) {
     TORCH_CHECK(!options.model.empty(), "`model` or `checkpoint` is needed: what to fine-tune");
     TORCH_CHECK(head.is(Kind::kFresh), "`head` ", to_text(head), " needs a `checkpoint`");
     result.notes.emplace_back(kNoCheckpoint);
@@ -198,6 +252,7 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
     return result;
   }
   LoadOptions load;
+  load.opened(checkpoint);
   if (options.model.empty()) load.script(script_of_run(options.checkpoint));
   if (head.is(Kind::kFresh)) {
     load.head(Head::kFresh).classifier(ClassifierOptions().num_classes(count));
@@ -205,19 +260,41 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
     load.head(Head::kZeroShot).head_file(head.file);
   }
   const auto loaded = load_classifier(options.model, options.checkpoint, load);
-  const Checkpoint* checkpoint = loaded.checkpoint ? &*loaded.checkpoint : nullptr;
-  if (head.is(Kind::kFresh) && options.epochs > 0 && !options.head_lr && options.lr < 1e-4) {
-    const bool text =
-        !is_script(keys::kModel.at(loaded.metadata)) && checkpoint && checkpoint->contains("logit_scale");
-    result.notes.push_back(
-        fmt::format("the head is fresh and learns at `lr` {:g}; `head-lr` 1e-3 is faster{}", options.lr,
-                    text ? ", and `head` zeroshot begins with the names of the classes" : ""));
-  }
   add_notes(checkpoint ? options.checkpoint : options.model, loaded.notes, result.notes);
   result.model = loaded.model;
   result.metadata = loaded.metadata;
   result.outputs_are_logits = loaded.outputs_are_logits;
-  if (!head.is(Kind::kFresh)) match_head(options, data, loaded, result);
+  result.fresh_head = head.is(Kind::kFresh);
+  if (!result.fresh_head) match_head(options, data, loaded, result);
+  return result;
+}
+
+}  // namespace
+
+ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Device device) try {
+  const auto& wanted = data.classes();
+  const auto count = static_cast<int64_t>(wanted.size());
+  TORCH_CHECK(count > 0, "'", given.data_dir,
+              "' has no labels; training needs classes: a folder of images for each");
+  TORCH_CHECK(count > 1, "'", given.data_dir, "' has one class, '", printable(wanted.front()),
+              "'; at least two are needed");
+  std::optional<Checkpoint> checkpoint;
+  if (!given.checkpoint.empty()) checkpoint.emplace(given.checkpoint);
+  std::vector<std::string> notes;
+  TrainOptions options = given;
+  options.model = decide_model(given, checkpoint);
+  options.head = decide_head(given, wanted, checkpoint, notes);
+  const HeadSource& head = options.head;
+  ModelSetup result;
+  if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) {
+    result = load_with_text(options, wanted, device, checkpoint);
+  } else {
+    TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
+                "`classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ", to_text(head));
+    result = load_without_text(options, data, checkpoint);
+  }
+  result.head = head;
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
   return result;
 } catch (...) {
   rethrow_from("load_model");

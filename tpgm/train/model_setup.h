@@ -22,12 +22,15 @@ struct ModelSetup {
   Metadata metadata;                  ///< for checkpoints of the run
   std::vector<std::string> classes;   ///< in the order of the head, with the names of the data
   std::vector<std::string> notes;     ///< for the user to read
+  HeadSource head;                    ///< of the options; never auto
+  bool fresh_head = false;            ///< a fresh head on pre-trained weights
   bool outputs_are_logits = false;    ///< as in LoadedClassifier
 };
 
 /// Loads the model that the options describe, with a head for the classes of `data`. Opens the checkpoint
-/// once. A head that is made from text is computed on `device`.
-ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Device device);
+/// once. A head that is made from text is computed on `device`. `head` auto is zeroshot for a whole CLIP (with
+/// its text tower and a vocabulary) if `classnames` or the data name the classes in words, else fresh.
+ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Device device);
 
 /// The TorchScript file that the recipe of a run names as its model, for LoadOptions::script(). `checkpoint` is
 /// the folder of the run or a file in it; empty for others.

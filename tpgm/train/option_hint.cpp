@@ -15,7 +15,6 @@ struct OtherName {
   const char* advice;  // in place of "did you mean"
 };
 
-constexpr const char* kImageSize = "the image size is a part of the model: `model` NAME:image_size=N";
 constexpr const char* kNoDropout = "no model here has dropout";
 constexpr const char* kNoDropPath = "no model here has stochastic depth";
 
@@ -50,12 +49,11 @@ constexpr OtherName kOtherNames[] = {
     {"recovery-interval", "checkpoint-every", nullptr},
     {"class-map", "class-list", nullptr},
     {"alpha", "ratio", nullptr},
+    {"img-size", "image-size", nullptr},
+    {"input-size", "image-size", nullptr},
     // the same in other words
     {"lr-base", "lr", "`lr` is the learning rate itself, which does not grow with the batch size"},
     {"pretrained", "checkpoint", "pre-trained weights are a file or folder: `checkpoint` FILE"},
-    {"img-size", "model", kImageSize},
-    {"image-size", "model", kImageSize},
-    {"input-size", "model", kImageSize},
     {"num-classes", "data-dir", "the classes are the folders of `data-dir`"},
     {"freeze", "method",
      "`method` chooses what trains: lp (the head), bitfit (biases and the head) or pf (BatchNorm and the "

@@ -12,13 +12,14 @@ namespace tpgm {
 /// Where a classifier's head comes from.
 struct HeadSource {
   enum class Kind {
+    kAuto,  ///< kZeroShot for a whole CLIP if the names of the classes are words, else kFresh
     kFresh,
     kCheckpoint,  ///< the checkpoint's own
     kZeroShot,    ///< made from text once, by CLIP's other tower
     kText,        ///< made from text anew in every step; the other tower trains, too
     kFile,        ///< a file of `tpgm zeroshot`
   };
-  Kind kind = Kind::kFresh;
+  Kind kind = Kind::kAuto;
   std::string file = {};  ///< of kFile
 
   bool is(Kind other) const { return kind == other; }
@@ -27,6 +28,7 @@ struct HeadSource {
 template <>
 struct Keywords<HeadSource::Kind> {
   static constexpr std::pair<HeadSource::Kind, const char*> all[] = {
+      {HeadSource::Kind::kAuto, "auto"},
       {HeadSource::Kind::kFresh, "fresh"},
       {HeadSource::Kind::kCheckpoint, "checkpoint"},
       {HeadSource::Kind::kZeroShot, "zeroshot"},
@@ -34,7 +36,7 @@ struct Keywords<HeadSource::Kind> {
 };
 template <>
 struct TextOf<HeadSource> {
-  static std::string type() { return "fresh, checkpoint, zeroshot, text or a file"; }
+  static std::string type() { return "auto, fresh, checkpoint, zeroshot, text or a file"; }
   static std::string write(const HeadSource& value) {
     return value.is(HeadSource::Kind::kFile) ? value.file : to_text(value.kind);
   }
@@ -47,6 +49,37 @@ struct TextOf<HeadSource> {
     }
     value = {HeadSource::Kind::kFile, text};
     return true;
+  }
+};
+
+/// The learning rate of a head.
+struct HeadRate {
+  enum class Kind {
+    kAuto,  ///< `lr`, but at least 1e-3 for a fresh head on pre-trained weights
+    kSame,  ///< `lr`
+    kNumber,
+  };
+  Kind kind = Kind::kAuto;
+  double number = 0;  ///< of kNumber
+
+  /// A rate for a model whose other parameters learn at `lr`; kAuto is `lr`.
+  double value(double lr) const { return kind == Kind::kNumber ? number : lr; }
+  bool operator==(const HeadRate&) const = default;
+};
+template <>
+struct TextOf<HeadRate> {
+  static std::string type() { return "auto|lr|float"; }
+  static std::string expected() { return "a number, 'lr' or 'auto'"; }
+  static std::string write(const HeadRate& rate) {
+    if (rate.kind == HeadRate::Kind::kNumber) return to_text(rate.number);
+    return rate.kind == HeadRate::Kind::kSame ? "lr" : "auto";
+  }
+  static bool read(const std::string& text, HeadRate& rate) {
+    rate = {text == "auto" ? HeadRate::Kind::kAuto
+            : text == "lr" ? HeadRate::Kind::kSame
+                           : HeadRate::Kind::kNumber,
+            0};
+    return rate.kind != HeadRate::Kind::kNumber || read_value(text, rate.number);
   }
 };
 

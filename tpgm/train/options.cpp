@@ -88,6 +88,7 @@ void check(const TrainOptions& o) {
                                    {"validation-batch-size", o.validation_batch_size.value_or(1)},
                                    {"radius-batch-size", o.radius_batch_size.value_or(1)},
                                    {"decay-epochs", o.decay_epochs},
+                                   {"image-size", o.image_size.value_or(1)},
                                    {"log-every", o.log_every},
                                    {"max-pixels", o.max_pixels}}) {
     in_range(key, static_cast<double>(value), 1, kAny);
@@ -102,7 +103,7 @@ void check(const TrainOptions& o) {
     in_range(key, static_cast<double>(value), 0, kAny);
   }
   for (const auto& [key, value] : {std::pair{"lr", o.lr},
-                                   {"head-lr", o.head_lr.value_or(0)},
+                                   {"head-lr", o.head_lr.number},
                                    {"lp-lr", o.lp_lr.value_or(0)},
                                    {"min-lr", o.min_lr},
                                    {"warmup-lr", o.warmup_lr},

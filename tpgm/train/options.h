@@ -22,6 +22,7 @@ using Settings = std::map<std::string, std::string>;
 
 struct TrainOptions {
   std::string model, checkpoint, classnames, templates, vocab, weights;
+  std::optional<int64_t> image_size;
   HeadSource head;
   std::string data_dir, train, class_list;
   ScoredClasses classes = ScoredClasses::kAll;
@@ -39,7 +40,8 @@ struct TrainOptions {
   Opt opt = Opt::kAdamW;
   double lr = 1e-5, momentum = 0.9, opt_eps = 1e-8, weight_decay = 0, layer_decay = 1, clip_grad = 0;
   std::vector<double> opt_betas = {0.9, 0.999};
-  std::optional<double> head_lr, lp_lr;
+  HeadRate head_lr;
+  std::optional<double> lp_lr;
   bool nesterov = true, decay_all = false;
   Sched sched = Sched::kCosine;
   bool sched_on_updates = true;
@@ -82,6 +84,9 @@ struct TrainOptions {
     visit(g, "model", kIdentity | kModel,
           "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says",
           self.model...);
+    visit(g, "image-size", kIdentity | kModel,
+          "Input image size in pixels, to which position embeddings are resized (auto: the model's)",
+          self.image_size...);
     visit(g, "checkpoint", kIdentity | kModel | kPath,
           "Pre-trained checkpoint, which is the anchor: a file, folder or run of any layout; default: random "
           "weights",
@@ -89,7 +94,8 @@ struct TrainOptions {
     visit(g, "head", kIdentity | kModel | kPath | kFineTuning,
           "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), "
           "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
-          "tower training, too), or a file of 'tpgm zeroshot'",
+          "tower training, too), a file of 'tpgm zeroshot', or auto (zeroshot for a whole CLIP if the class "
+          "names are words, else fresh)",
           self.head...);
     visit(g, "classnames", kIdentity | kModel | kPath,
           "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
@@ -155,7 +161,11 @@ struct TrainOptions {
           self.grad_accum_steps...);
     visit(g, "opt", kIdentity, "Optimizer: sgd, adam or adamw", self.opt...);
     visit(g, "lr", kIdentity, "Learning rate", self.lr...);
-    visit(g, "head-lr", kIdentity | kFineTuning, "Learning rate of the head (auto: `lr`)", self.head_lr...);
+    visit(
+        g, "head-lr", kIdentity | kFineTuning,
+        "Learning rate of the head (lr: the same as `lr`; auto: `lr`, but at least 1e-3 for a fresh head on "
+        "pre-trained weights)",
+        self.head_lr...);
     visit(g, "layer-decay", kIdentity,
           "Layer-wise learning rate decay: factor from each block to the one before it", self.layer_decay...);
     visit(g, "momentum", kIdentity, "SGD momentum", self.momentum...);
@@ -182,7 +192,7 @@ struct TrainOptions {
     visit(g, "lp-epochs", kIdentity | kPerRun | kFineTuning | kScaledAway,
           "lp-ft: epochs of linear probing, out of `epochs` (auto: half)", self.lp_epochs...);
     visit(g, "lp-lr", kIdentity | kPerRun | kFineTuning,
-          "lp-ft: learning rate of linear probing (auto: `lr`)", self.lp_lr...);
+          "lp-ft: learning rate of linear probing (auto: `head-lr`)", self.lp_lr...);
     visit(g, "smoothing", kIdentity | kFineTuning, "Label smoothing", self.smoothing...);
     visit(g, "mixup", kIdentity | kFineTuning, "Mixup alpha (0: off)", self.mixup...);
     visit(g, "cutmix", kIdentity | kFineTuning, "CutMix alpha (0: off)", self.cutmix...);

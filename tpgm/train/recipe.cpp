@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
-constexpr std::array<std::string_view, 1> kNewerThan010 = {"model-ema-warmup"};
+constexpr std::array<std::string_view, 2> kNewerThan010 = {"model-ema-warmup", "image-size"};
 
 bool written_by_010(const Settings& settings) {
   bool all = true;
@@ -36,8 +36,9 @@ bool written_by_010(const Settings& settings) {
 
 // Says what was the only behaviour of the version that wrote the recipe, where today's default is another.
 void complete_older(Settings& settings) {
-  if (settings.contains("model-ema") && settings.at("model-ema") == "true" && written_by_010(settings))
-    settings["model-ema-warmup"] = "false";
+  if (!written_by_010(settings)) return;
+  if (settings.at("model-ema") == "true") settings["model-ema-warmup"] = "false";
+  if (settings.at("head-lr") == "auto") settings["head-lr"] = "lr";
 }
 
 Recipe load(const fs::path& file, int depth) {

@@ -45,7 +45,8 @@ void check_text_head(const TrainOptions& options) {
   if (!options.head.is(HeadSource::Kind::kText)) return;
   TORCH_CHECK(options.mixup == 0 && options.cutmix == 0 && options.smoothing == 0,
               "`head` text: an image has one text, so `mixup`, `cutmix` and `smoothing` must be 0");
-  TORCH_CHECK(!options.head_lr, "`head` text has no head of its own for `head-lr`");
+  TORCH_CHECK(options.head_lr.kind != HeadRate::Kind::kNumber,
+              "`head` text has no head of its own for `head-lr`");
   TORCH_CHECK(options.weights.empty(), "`head` text goes with `checkpoint`, not with `weights`");
 }
 
@@ -76,13 +77,22 @@ void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<
   }
 }
 
+// A fresh head has everything to learn, and what it learns from is pre-trained.
+void decide_head_rate(TrainOptions& options, bool fresh_head) {
+  constexpr double kLeast = 1e-3;
+  if (options.head_lr.kind != HeadRate::Kind::kAuto) return;
+  options.head_lr.kind = HeadRate::Kind::kSame;
+  if (fresh_head && options.lr > 0 && options.lr < kLeast)
+    options.head_lr = {HeadRate::Kind::kNumber, kLeast};
+}
+
 void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
   if (const auto* method = find_method(options.method); method && method->probes_first) {
     options.lp_epochs = options.lp_epochs.value_or(options.epochs / 2);
     TORCH_CHECK(*options.lp_epochs <= options.epochs, "`lp-epochs` ", *options.lp_epochs,
                 " are more than `epochs` ", options.epochs);
-    options.lp_lr = options.lp_lr.value_or(options.lr);
-    TORCH_CHECK(options.head_lr.value_or(1) > 0, "`head-lr` 0 with ", options.method,
+    options.lp_lr = options.lp_lr.value_or(options.head_lr.value(options.lr));
+    TORCH_CHECK(options.head_lr.value(1) > 0, "`head-lr` 0 with ", options.method,
                 ": the head is what its first phase trains");
   } else {
     std::vector<std::string> probing;
@@ -98,8 +108,8 @@ void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::
   }
   TORCH_CHECK(options.patience == 0 || data.selection.size() > 0,
               "`patience` needs selection data: `selection-fraction` 0.1 holds some out");
-  TORCH_CHECK(!options.head_lr || options.lr > 0, "`head-lr` with `lr` 0: that is `method` lp `lr` ",
-              options.head_lr.value_or(0));
+  TORCH_CHECK(options.head_lr.kind != HeadRate::Kind::kNumber || options.lr > 0,
+              "`head-lr` with `lr` 0: that is `method` lp `lr` ", options.head_lr.number);
 }
 
 void make_paths_absolute(TrainOptions& options) {
@@ -119,6 +129,7 @@ void make_paths_absolute(TrainOptions& options) {
 void decide_open_options(TrainOptions& options, Setup& setup) {
   options.device = setup.device;
   options.model = keys::kModel.at(setup.metadata);
+  options.image_size.reset();  // the model has it
   make_paths_absolute(options);
   const auto& loader = setup.images.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
@@ -149,7 +160,9 @@ Setup prepare_run(TrainOptions options) try {
   if (!options.channels_last)
     options.channels_last = parse_model(keys::kModel.at(setup.metadata)).family->channels_last;
   if (*options.channels_last) to_channels_last(*setup.model);
+  options.head = loaded.head;
   decide_batch_sizes(options, setup.data, setup.notes);
+  decide_head_rate(options, loaded.fresh_head);
   decide_phases(options, setup.data, setup.notes);
   decide_open_options(options, setup);
 

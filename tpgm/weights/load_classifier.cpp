@@ -178,7 +178,7 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
   LoadedClassifier result;
   auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
   const bool without_weights = wanted && wanted->family->is_file() && checkpoint.empty();
-  if (!without_weights) result.checkpoint.emplace(checkpoint);
+  if (!without_weights) result.checkpoint = options.opened() ? options.opened() : Checkpoint(checkpoint);
   if (!wanted) {
     const auto named = model_of(*result.checkpoint);
     if (named && named->family->is_file())

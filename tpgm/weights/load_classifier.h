@@ -28,6 +28,8 @@ struct LoadOptions {
   /// A script that is run wherever it lies if the checkpoint says that its model is a script: the one that the
   /// recipe of its run names (script_of_run()).
   TORCH_ARG(std::filesystem::path, script);
+  /// The checkpoint, if the caller has opened it; it is not opened again then.
+  TORCH_ARG(std::optional<Checkpoint>, opened);
 };
 
 struct LoadedClassifier {
