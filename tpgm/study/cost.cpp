@@ -11,18 +11,12 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/data/class_list.h"
-#include "tpgm/methods/registry.h"
+#include "tpgm/train/from_options.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/trainer.h"
 
 namespace tpgm {
 namespace {
-
-std::optional<RadiusUpdates> radius_updates_of(const TrainOptions& options) {
-  const auto* method = find_method(options.method);
-  if (!method || !method->radius_updates) return std::nullopt;
-  return method->radius_updates(options.method_options);
-}
 
 // How many radius steps a run of `steps` training steps takes.
 int64_t radius_steps_of(const TrainOptions& options, int64_t steps) {

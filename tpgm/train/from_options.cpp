@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "tpgm/methods/registry.h"
 #include "tpgm/train/parameter_groups.h"
 
 namespace tpgm {
@@ -77,6 +78,17 @@ StepOptions step_of(const TrainOptions& options) {
       .clip_grad(options.clip_grad)
       .smoothing(options.smoothing)
       .contrastive(options.head.is(HeadSource::Kind::kText));
+}
+
+std::optional<RadiusUpdates> radius_updates_of(const TrainOptions& options) {
+  const auto* method = find_method(options.method);
+  if (!method || !method->radius_updates) return std::nullopt;
+  return method->radius_updates(options.method_options);
+}
+
+int64_t final_radius_steps(const TrainOptions& options) {
+  const auto updates = radius_updates_of(options);
+  return updates && updates->every.at_end() ? updates->radius_steps : 0;
 }
 
 KernelFlags::KernelFlags(bool deterministic) {

@@ -1,9 +1,12 @@
 // The parts of a training loop that the options alone describe.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tpgm/data/mix.h"
+#include "tpgm/methods/options.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/optim.h"
 #include "tpgm/train/options.h"
@@ -19,6 +22,11 @@ OptimOptions optim_of(const TrainOptions& options);
 Optimizer optimizer_of(const TrainOptions& options, const Classifier& model);
 MixOptions mix_of(const TrainOptions& options);
 StepOptions step_of(const TrainOptions& options);
+
+/// When the method learns radii; nothing if it has none.
+std::optional<RadiusUpdates> radius_updates_of(const TrainOptions& options);
+/// How many radius steps the method takes after the last training step.
+int64_t final_radius_steps(const TrainOptions& options);
 
 /// While it lives, the whole process uses the kernels that cuDNN measures to be the fastest, or with
 /// `deterministic` only those that compute the same bits each time. The destructor restores the flags.

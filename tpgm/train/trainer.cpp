@@ -12,7 +12,6 @@
 #include <limits>
 
 #include "tpgm/data/mix.h"
-#include "tpgm/methods/registry.h"
 #include "tpgm/train/from_options.h"
 
 namespace tpgm {
@@ -21,14 +20,6 @@ namespace {
 using Json = RunLog::Json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-// How many the method takes after the last training step.
-int64_t final_radius_steps(const TrainOptions& options) {
-  const auto* info = find_method(options.method);
-  if (info == nullptr || !info->radius_updates) return 0;
-  const auto updates = info->radius_updates(options.method_options);
-  return updates.every.at_end() ? updates.radius_steps : 0;
-}
 
 }  // namespace
 
@@ -339,9 +330,8 @@ void Trainer::finish() {
   for (const auto& text : unreadable_images({{train_loader_.get(), "training"},
                                              {radius_loader_.get(), "radius"},
                                              {selection_loader_.get(), "selection"}},
-                                            result_.tests)) {
+                                            result_.tests))
     say(text);
-  }
 }
 
 // The weights as they are now become the best, which is the result in the end.
