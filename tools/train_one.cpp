@@ -11,7 +11,9 @@
 #include "tools/progress.h"
 #include "tools/train.h"
 #include "tpgm/base/numbers.h"
+#include "tpgm/base/shell.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 #include "tpgm/study/jobs.h"
 #include "tpgm/study/results.h"
 #include "tpgm/study/run_folder.h"
@@ -52,13 +54,17 @@ int train_one(const TrainOptions& options, Start start, bool json) {
   const fs::path path = options.output;
   // Errors in the output folder are reported before the data are opened.
   std::optional<RunFolder> folder;
+  bool starts_over = false;
   const bool overwrite = start == Start::kOverwrite;
   if (start == Start::kResume) {
     folder.emplace(RunFolder::open(path));
   } else {
-    RunFolder::check_new(path, overwrite);
+    starts_over = RunFolder::check_new(path, overwrite) && !overwrite;
   }
   Setup setup = prepare_run(options);
+  if (starts_over)
+    say(fmt::format("tpgm train: the run in '{}' ended before it saved anything; it starts over\n",
+                    path.string()));
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder)
@@ -77,8 +83,17 @@ int train_one(const TrainOptions& options, Start start, bool json) {
     callbacks.radii = [&](const RadiusProgress& at) {
       if (status.due()) status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
     };
-    Trainer trainer(setup, &*folder, callbacks);
-    result = trainer.run();
+    try {
+      Trainer trainer(setup, &*folder, callbacks);
+      result = trainer.run();
+    } catch (const WriteError& error) {
+      const bool saved = fs::exists(state_of(path));
+      throw std::runtime_error(
+          fmt::format("{}. {}: tpgm train --resume {}", error_text(error),
+                      saved ? "What the run saved is intact; make room and resume it with"
+                            : "The run had not saved anything yet; make room and begin it again with",
+                      shell_word(path.string())));
+    }
   }
   if (!result.finished) {
     say(fmt::format("tpgm train: stopped at step {}; resume with: tpgm train --resume {}\n", result.steps,
@@ -89,13 +104,38 @@ int train_one(const TrainOptions& options, Start start, bool json) {
   return 0;
 }
 
+namespace {
+
+// The result of a run that is finished; what it left behind if it was killed at the very end is removed.
+int finished_run(const fs::path& run, bool json) {
+  RunFolder::clean_up(run);
+  const auto result = read_result(run);
+  say(fmt::format("tpgm train: the run in '{}' is finished; there is nothing to resume\n", run.string()));
+  if (json) {
+    fmt::print("{}", result->json);
+    return 0;
+  }
+  ResultRow row{make_options(load_recipe(recipe_of(run)).settings).method, {}};
+  for (const auto& test : result->tests) row.scores.push_back({test.name, test.id, {test.top1}});
+  fmt::print("{}\n{}\n", to_text(results_table({row})), weights_of(run).string());
+  return 0;
+}
+
+}  // namespace
+
 int resume_run(const std::string& run, Settings settings, bool json) {
   for (const auto& [key, text] : settings) {
     if (!has_trait(key, Trait::kResumable))
       throw UsageError(
           fmt::format("--resume continues the run with its own options; --{} cannot change", key));
   }
-  TORCH_CHECK(is_run(run), "--resume '", run, "' is no run folder: it has no recipe.toml");
+  const auto environment = is_run(run) ? std::nullopt : read_environment(run);
+  TORCH_CHECK(
+      is_run(run), "--resume '", run, "' is not a run folder: it has no recipe.toml",
+      environment && !environment->command.empty()
+          ? "; the run was killed while it was being made, begin it again with: " + environment->command
+          : "");
+  if (is_finished(run)) return finished_run(run, json);
   settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
   return train_one(make_options(settings), Start::kResume, json);

@@ -3,6 +3,7 @@
 The variable TPGM_TENSORBOARD_PYTHON may name an interpreter that has the package `tensorboard`.
 """
 
+import contextlib
 import csv
 import json
 import os
@@ -319,8 +320,9 @@ class Folders(TrainCommand):
         return run
 
     def test_output(self):
-        begun = self.begun()
-        self.assertIn("holds an unfinished run; resume that run", self.refused(1, *self.command(begun)))
+        stopped = self.folder / "stopped"
+        self.kill_after_a_state(stopped)
+        self.assertIn("holds an unfinished run; resume that run", self.refused(1, *self.command(stopped)))
         before = sorted((path.name, path.read_bytes()) for path in self.reference().iterdir())
         self.assertIn("holds a finished run", self.refused(1, *self.command(self.reference())))
         self.assertEqual(before, sorted((path.name, path.read_bytes()) for path in self.reference().iterdir()))
@@ -346,11 +348,91 @@ class Folders(TrainCommand):
         (self.folder / "empty").mkdir()
         self.train(self.folder / "empty", epochs=0)
 
+    def kill_after_a_state(self, run):
+        process = subprocess.Popen([str(word) for word in (test_cli.COMMAND, *self.command(run, epochs=10000))],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not (run / "resume.safetensors").exists():
+            self.assertIsNone(process.poll(), "it ended by itself")
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+
+    def test_a_run_that_saved_nothing_starts_over(self):
+        begun = self.begun()
+        said = self.train(begun).stderr
+        self.assertIn("ended before it saved anything; it starts over", said)
+        self.assert_same_weights(begun, self.reference())
+        # Killed while it was being made, with a temporary file of a file system without unnamed ones.
+        with subprocess.Popen(["true"]) as process:
+            process.wait()
+        half = self.folder / "half"
+        half.mkdir()
+        shutil.copy(begun / "environment.json", half)
+        (half / f".tpgm-{process.pid}-0.tmp").write_text("half a recipe")
+        self.assertIn("begin it again with: ", self.refused(1, "train", "--resume", half))
+        self.train(half)
+        self.assert_same_weights(half, self.reference())
+        self.assertEqual([name for name in os.listdir(half) if name.endswith(".tmp")], [])
+        # A folder of somebody else's is neither.
+        for names in (["environment.json"], ["recipe.toml"], ["environment.json", "thesis.tex"]):
+            other = self.folder / "-".join(names)
+            other.mkdir()
+            for name in names:
+                (other / name).write_text("mine")
+            self.refused(1, *self.command(other))
+            self.assertEqual({name: (other / name).read_text() for name in os.listdir(other)},
+                             dict.fromkeys(names, "mine"))
+        shutil.copy(begun / "environment.json", self.folder / "environment.json-thesis.tex")
+        self.assertIn("is not empty", self.refused(1, *self.command(self.folder / "environment.json-thesis.tex")))
+
+    def test_resume_of_a_finished_run_cleans_up(self):
+        run = self.folder / "finished"
+        shutil.copytree(self.reference(), run)
+        before = sorted(os.listdir(run))
+        (run / "resume.safetensors").write_text("left by a kill at the very end")
+        with subprocess.Popen(["true"]) as process:
+            process.wait()
+        (run / f".tpgm-{process.pid}-3.tmp").write_text("a dead process's")
+        (run / f".tpgm-{os.getpid()}-3.tmp").write_text("a living process's")
+        (run / ".tpgm-notes.tmp").write_text("a user's")
+        result = tpgm("train", "--resume", run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("is finished; there is nothing to resume", result.stderr)
+        self.assertIn("ID", result.stdout)
+        self.assertEqual(sorted(os.listdir(run)),
+                         sorted([*before, f".tpgm-{os.getpid()}-3.tmp", ".tpgm-notes.tmp"]))
+        self.assertEqual(json.loads(tpgm("train", "--resume", run, "--json").stdout),
+                         json.loads((run / "result.json").read_text()))
+
+    def test_a_full_disk_says_what_is_intact(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], capture_output=True).returncode:
+            self.skipTest("may not mount a small disk")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        run = disk / "run"
+        self.kill_after_a_state(run)
+        with open(disk / "full", "wb") as file, contextlib.suppress(OSError):
+            while True:
+                os.write(file.fileno(), bytes(4096))
+        said = tpgm("train", "--resume", run)
+        self.assertEqual(said.returncode, 1, said.stderr)
+        self.assertIn("No space left on device", said.stderr)
+        self.assertIn(f"What the run saved is intact; make room and resume it with: tpgm train --resume {run}", said.stderr)
+        (disk / "full").unlink()
+        resumed = subprocess.Popen([str(word) for word in (test_cli.COMMAND, "train", "--resume", run)],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        state = (run / "resume.safetensors").stat().st_mtime_ns
+        while (run / "resume.safetensors").stat().st_mtime_ns == state:
+            self.assertIsNone(resumed.poll(), "it does not resume")
+            time.sleep(0.01)
+        resumed.kill()
+        resumed.communicate()
+
     def test_resume(self):
         begun = self.begun()
-        self.assertIn("the run is finished", self.refused(1, "train", "--resume", self.reference()))
-        self.assertIn("is no run folder", self.refused(1, "train", "--resume", self.folder))
-        self.assertIn("is no run folder", self.refused(1, "train", "--resume", self.folder / "nowhere"))
+        self.assertIn("is not a run folder", self.refused(1, "train", "--resume", self.folder))
+        self.assertIn("is not a run folder", self.refused(1, "train", "--resume", self.folder / "nowhere"))
         self.assertIn("--lr cannot change", self.refused(2, "train", "--resume", begun, "--lr", "1"))
         self.assertIn("takes no --config", self.refused(2, "train", "--resume", begun, "--dry-run"))
         self.assertIn("takes no --config", self.refused(2, "train", "--resume", begun, "-c", begun / "recipe.toml"))

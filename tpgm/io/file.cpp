@@ -1,19 +1,23 @@
 // Mapping and atomic replacement of files, on POSIX.
 #include "tpgm/io/file.h"
 
-#include <c10/util/Exception.h>
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm {
@@ -89,12 +93,14 @@ bool AtomicFile::with_temporary_name(const Make& make) {
 }
 
 void AtomicFile::reserve(size_t size) {
+  needed_ = std::max(needed_, size);
   if (size == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)) == 0) return;
   if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) fail("write");
 }
 
 void AtomicFile::write(const void* data, size_t size) {
   const auto* bytes = static_cast<const char*>(data);
+  needed_ = std::max(needed_, static_cast<size_t>(::lseek(descriptor_, 0, SEEK_CUR)) + size);
   while (size > 0) {
     const ssize_t written = ::write(descriptor_, bytes, size);
     if (written < 0 && errno == EINTR) continue;
@@ -150,8 +156,18 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(const char* what) const {
-  const std::string reason = error_text(errno);
-  TORCH_CHECK(false, "[AtomicFile] cannot ", what, " '", path_.string(), "': ", reason);
+  const int number = errno;
+  std::string text = fmt::format("cannot {} '{}': {}", what, path_.string(), error_text(number));
+  std::error_code error;
+  const auto space = fs::space(folder_, error);
+  if ((number == ENOSPC || number == EDQUOT) && !error)
+    text +=
+        fmt::format(" (the file takes {}, {} free)", needed_ > 0 ? bytes_text(needed_) : "more than there is",
+                    number == EDQUOT ? "and the quota leaves less"
+                                     : fmt::format("and the disk has {}", bytes_text(space.available)));
+  text +=
+      fs::exists(path_, error) ? "; the file that was there is intact" : "; no part of it was left behind";
+  throw WriteError("[AtomicFile] " + text);
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
@@ -166,6 +182,26 @@ std::optional<std::string> read_text(const fs::path& path) {
   std::ostringstream text;
   text << stream.rdbuf();
   return text.str();
+}
+
+bool is_leftover(const fs::path& file) {
+  const std::string name = file.filename().string();
+  int process = 0, end = 0;
+  unsigned number = 0;
+  const bool ours = std::sscanf(name.c_str(), ".tpgm-%d-%u.tmp%n", &process, &number, &end) == 2 &&
+                    end == static_cast<int>(name.size()) && process > 0;
+  std::error_code error;
+  return ours && fs::is_regular_file(fs::symlink_status(file, error)) && ::kill(process, 0) != 0 &&
+         errno == ESRCH;
+}
+
+void remove_leftovers(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (is_leftover(entry.path())) files.push_back(entry.path());
+  }
+  for (const auto& file : files) fs::remove(file, error);
 }
 
 void with_folder(const fs::path& folder, const std::function<void()>& write) {

@@ -1,14 +1,22 @@
 // Files: memory-mapped for reading, replaced atomically when written.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tpgm {
+
+/// A file could not be written: the disk is full or broken. rethrow_from() keeps its type.
+struct WriteError : c10::Error {
+  using c10::Error::Error;
+};
 
 /// A regular file mapped into memory. Pages are read at their first access. Writing to them changes only this
 /// mapping, never the file.
@@ -39,7 +47,8 @@ class MappedFile {
 /// `path` at once, and the last commit wins.
 ///
 /// The result has the permissions of a new file (0666 less the umask); a symbolic link at `path` is replaced,
-/// not followed. A killed process leaves nothing behind, or a file ".tpgm-*.tmp" without unnamed files.
+/// not followed. A killed process leaves nothing behind, or a file ".tpgm-*.tmp" (is_leftover()). Bytes
+/// that cannot be written are a WriteError.
 class AtomicFile {
  public:
   /// Throws if the folder does not exist or is not writable, or if `path` is a folder.
@@ -69,6 +78,7 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path folder_;
+  size_t needed_ = 0;                // bytes, as far as they are known
   std::filesystem::path temporary_;  // empty while the file is unnamed
   bool prepared_ = false;
   int descriptor_ = -1;
@@ -78,6 +88,11 @@ class AtomicFile {
 std::optional<std::string> read_text(const std::filesystem::path& path);
 /// Writes `text` to `path`, complete or not at all.
 void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// Whether it is a temporary file of an AtomicFile whose process, of this machine, was killed.
+bool is_leftover(const std::filesystem::path& file);
+/// Removes those in the folder, and nothing else.
+void remove_leftovers(const std::filesystem::path& folder);
 
 /// Creates `folder` and its parents, and calls `write`. If that throws, removes the folder if it is new and
 /// empty.

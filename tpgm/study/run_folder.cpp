@@ -52,7 +52,9 @@ class AppendedFile {
     while (!text.empty()) {
       const auto written = ::write(descriptor_, text.data(), text.size());
       if (written < 0 && errno == EINTR) continue;
-      TORCH_CHECK(written > 0, "[RunFolder] cannot write '", path_.string(), "': ", std::strerror(errno));
+      if (written <= 0)
+        throw WriteError(
+            fmt::format("[RunFolder] cannot write '{}': {}", path_.string(), std::strerror(errno)));
       text.remove_prefix(static_cast<size_t>(written));
     }
   }
@@ -65,6 +67,24 @@ class AppendedFile {
   fs::path path_;
   int descriptor_ = -1;
 };
+
+// The files of a run, the recipe last.
+std::vector<fs::path> files_of(const fs::path& run) {
+  return {result_of(run), weights_of(run),       last_weights_of(run), predictions_of(run),
+          state_of(run),  run / "radii.json",    run / "log.jsonl",    run / "summary.csv",
+          run / kEvents,  run / "bad_batch.txt", environment_of(run),  recipe_of(run)};
+}
+
+// Whether a run was killed in the folder before it saved anything: there is what it writes first, which it
+// signed, and nothing that it did not write.
+bool is_only_begun(const fs::path& path) {
+  if (!read_environment(path) || read_environment(path)->version.empty()) return false;
+  if (is_finished(path) || fs::exists(state_of(path))) return false;
+  const auto files = files_of(path);
+  return std::all_of(fs::directory_iterator(path), fs::directory_iterator(), [&](const auto& entry) {
+    return is_leftover(entry.path()) || std::find(files.begin(), files.end(), entry.path()) != files.end();
+  });
+}
 
 // A run must not replace the one that it begins from.
 void check_needs_nothing_of(const fs::path& run, const TrainOptions& options) {
@@ -79,19 +99,7 @@ void check_needs_nothing_of(const fs::path& run, const TrainOptions& options) {
 
 // Deletes the files of a run; the recipe last, by which the rest is known as a run.
 void remove_files(const fs::path& run) {
-  std::vector<fs::path> files = {result_of(run),
-                                 weights_of(run),
-                                 last_weights_of(run),
-                                 predictions_of(run),
-                                 run / "resume.safetensors",
-                                 run / "radii.json",
-                                 run / "log.jsonl",
-                                 run / "summary.csv",
-                                 run / kEvents,
-                                 run / "bad_batch.txt",
-                                 run / "environment.json",
-                                 recipe_of(run)};
-  for (const auto& file : files) {
+  for (const auto& file : files_of(run)) {
     std::error_code error;
     fs::remove(file, error);
     TORCH_CHECK(!error, "cannot delete '", file.string(), "': ", error.message());
@@ -145,24 +153,23 @@ RunFolder::RunFolder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RunFolder::RunFolder(RunFolder&&) noexcept = default;
 RunFolder::~RunFolder() = default;
 
-void RunFolder::check_new(const fs::path& path, bool overwrite) try {
+bool RunFolder::check_new(const fs::path& path, bool overwrite) try {
   std::error_code error;
-  if (!fs::exists(path, error)) return;
+  if (!fs::exists(path, error)) return false;
   TORCH_CHECK(fs::is_directory(path), "`output` '", path.string(), "' is a file");
+  if (is_only_begun(path) || (overwrite && is_run(path))) return true;
   if (is_run(path)) {
-    if (overwrite) return;
     TORCH_CHECK(!is_finished(path), "`output` '", path.string(),
                 "' holds a finished run; take another folder, or replace it with `overwrite`");
     TORCH_CHECK(
         false, "`output` '", path.string(),
         "' holds an unfinished run; resume that run, take another folder, or replace it with `overwrite`");
   }
-  // A run that was killed while it was being made leaves an environment and no recipe.
-  const bool empty =
-      std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
-                  [](const auto& entry) { return entry.path().filename() == "environment.json"; });
+  const bool empty = std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
+                                 [](const auto& entry) { return is_leftover(entry.path()); });
   TORCH_CHECK(empty, "`output` '", path.string(), "' is not empty",
               overwrite ? " and holds no run that `overwrite` could replace" : "", "; take another folder");
+  return false;
 } catch (...) {
   rethrow_from("RunFolder::check_new");
 }
@@ -176,11 +183,13 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
-  if (is_run(path)) {
+  // Another process may have saved something since.
+  if (check_new(path, overwrite)) {
     check_needs_nothing_of(path, options);
     remove_files(path);
   }
-  write_file(path / "environment.json", to_text(environment));
+  remove_leftovers(path);
+  write_file(environment_of(path), to_text(environment));
   write_file(recipe_of(path), to_toml(options));
   impl->open_logs(0, 0, 0);
   return RunFolder(std::move(impl));
@@ -189,18 +198,19 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
 }
 
 RunFolder RunFolder::open(const fs::path& path) try {
-  TORCH_CHECK(is_run(path), "'", path.string(), "' is no run folder: it has no recipe.toml");
+  TORCH_CHECK(is_run(path), "'", path.string(), "' is not a run folder: it has no recipe.toml");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
   TORCH_CHECK(!is_finished(path), "'", path.string(), "' cannot be resumed: the run is finished");
+  remove_leftovers(path);
   return RunFolder(std::move(impl));
 } catch (...) {
   rethrow_from("RunFolder::open");
 }
 
 const fs::path& RunFolder::path() const { return impl_->path; }
-fs::path RunFolder::state_path() const { return impl_->path / "resume.safetensors"; }
+fs::path RunFolder::state_path() const { return state_of(impl_->path); }
 
 void RunFolder::log(const Json& line) { impl_->log->write(text_of(line) + "\n"); }
 
@@ -298,6 +308,16 @@ std::optional<RunFolder::State> RunFolder::load_state() try {
   return state;
 } catch (...) {
   rethrow_from("RunFolder::load_state");
+}
+
+void RunFolder::clean_up(const fs::path& path) try {
+  const FolderLock lock(path);
+  TORCH_CHECK(is_finished(path), "'", path.string(), "' is not finished");
+  std::error_code ignored;
+  fs::remove(state_of(path), ignored);
+  remove_leftovers(path);
+} catch (...) {
+  rethrow_from("RunFolder::clean_up");
 }
 
 void RunFolder::finish(const Json& result) {

@@ -34,14 +34,17 @@ class RunFolder : public RunLog {
  public:
   using Json = RunLog::Json;
 
-  /// Throws where create() would, and changes nothing.
-  static void check_new(const std::filesystem::path& path, bool overwrite = false);
-  /// Creates a new run. Throws unless the folder is empty or does not exist, or holds a run and `overwrite` is
-  /// set: the files of that run are deleted first, and others stay.
+  /// Throws where create() would, and changes nothing. True if create() will delete a run.
+  static bool check_new(const std::filesystem::path& path, bool overwrite = false);
+  /// Creates a new run. Throws unless the folder is empty or does not exist, or holds a run that was killed
+  /// before it saved anything, or holds any run and `overwrite` is set: the files of that run are deleted first,
+  /// and others stay.
   static RunFolder create(const std::filesystem::path& path, const TrainOptions& options,
                           const RunEnvironment& environment, bool overwrite = false);
   /// Opens an unfinished run. Throws if there is none, or if it is finished.
   static RunFolder open(const std::filesystem::path& path);
+  /// Removes what a finished run left if it was killed while it cleaned up: its state and temporary files.
+  static void clean_up(const std::filesystem::path& path);
   RunFolder(RunFolder&&) noexcept;
   ~RunFolder() override;
 

@@ -81,6 +81,8 @@ bool RunTest::same_data(const RunTest& other) const {
 }
 
 fs::path recipe_of(const fs::path& run) { return run / "recipe.toml"; }
+fs::path environment_of(const fs::path& run) { return run / "environment.json"; }
+fs::path state_of(const fs::path& run) { return run / "resume.safetensors"; }
 fs::path result_of(const fs::path& run) { return run / "result.json"; }
 fs::path weights_of(const fs::path& run) { return run / "best.safetensors"; }
 fs::path last_weights_of(const fs::path& run) { return run / "last.safetensors"; }
@@ -148,7 +150,7 @@ std::optional<RunPredictions> read_predictions(const fs::path& run) try {
 }
 
 std::optional<RunEnvironment> read_environment(const fs::path& run) {
-  const auto json = Json::parse(read_text(run / "environment.json").value_or(""), nullptr, false);
+  const auto json = Json::parse(read_text(environment_of(run)).value_or(""), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto found = json.find(key);

@@ -76,10 +76,12 @@ struct RunPredictions {
   NamedTensors tests;
 };
 
-/// Files of the run in the folder that other code opens: the effective recipe; the result of a finished run;
-/// the weights of the best epoch, which are the result once the run is finished; those of the last epoch; the
+/// Files of the run in the folder that other code opens: the effective recipe; its machine; the state to resume
+/// from, of an unfinished run; the result of a finished one; the weights of the best epoch, which are the result once the run is finished; those of the last epoch; the
 /// predicted classes of the tests.
 std::filesystem::path recipe_of(const std::filesystem::path& run);
+std::filesystem::path environment_of(const std::filesystem::path& run);
+std::filesystem::path state_of(const std::filesystem::path& run);
 std::filesystem::path result_of(const std::filesystem::path& run);
 std::filesystem::path weights_of(const std::filesystem::path& run);
 std::filesystem::path last_weights_of(const std::filesystem::path& run);

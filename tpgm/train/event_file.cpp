@@ -184,8 +184,7 @@ void EventFile::histogram(const std::string& tag, const std::vector<double>& val
 
 int64_t EventFile::flush() {
   if (!try_flush()) {
-    TORCH_CHECK(false, "[EventFile] cannot write to '", path_.string(), "': ", std::strerror(errno),
-                "; make room and try again, or train without it");
+    throw WriteError(fmt::format("[EventFile] cannot write '{}': {}", path_.string(), std::strerror(errno)));
   }
   return size_;
 }

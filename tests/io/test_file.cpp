@@ -1,0 +1,68 @@
+// Files that processes leave behind, and disks that are full.
+#include "tpgm/io/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/support.h"
+
+namespace tpgm::test_file {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public test::Scratch {};
+
+std::string temporary(pid_t process, int number = 0) {
+  return ".tpgm-" + std::to_string(process) + "-" + std::to_string(number) + ".tmp";
+}
+
+TEST_F(Files, LeftByKilledProcessesAreRemoved) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  const std::vector<std::string> gone = {temporary(dead), temporary(dead, 12)};
+  const std::vector<std::string> kept = {temporary(::getpid()), ".tpgm-x-0.tmp",  temporary(dead) + "x",
+                                         "x" + temporary(dead), ".tpgm--1-0.tmp", "weights.tmp"};
+  for (const auto* names : {&gone, &kept}) {
+    for (const auto& name : *names) write_file(folder_ / name, "text");
+  }
+  fs::create_directory(folder_ / temporary(dead, 1));
+  fs::create_symlink(folder_ / "weights.tmp", folder_ / temporary(dead, 2));
+  remove_leftovers(folder_);
+  for (const auto& name : gone) EXPECT_FALSE(fs::exists(folder_ / name)) << name;
+  for (const auto& name : kept) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+  EXPECT_TRUE(fs::exists(folder_ / temporary(dead, 1)));
+  EXPECT_TRUE(fs::exists(folder_ / temporary(dead, 2)));
+  remove_leftovers(folder_ / "nowhere");
+}
+
+TEST_F(Files, ThatCannotBeWrittenLeaveTheOldOneIntact) {
+  const fs::path path = folder_ / "x";
+  write_file(path, "old");
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 1000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string said;
+  try {
+    write_file(path, std::string(5000, 'x'));
+  } catch (const WriteError& error) {
+    said = error.msg();
+  }
+  EXPECT_THROW(write_file(folder_ / "new", std::string(5000, 'x')), WriteError);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(said.find("cannot write '" + path.string() + "': File too large"), std::string::npos) << said;
+  EXPECT_NE(said.find("the file that was there is intact"), std::string::npos) << said;
+  EXPECT_EQ(read_text(path), "old");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+}  // namespace
+}  // namespace tpgm::test_file
