@@ -27,8 +27,7 @@ constexpr const char* kNext =
     R"(
 On your own images (class folders) and checkpoint (Hugging Face, open_clip, timm, torchvision, .pt or .safetensors):
   tpgm data check my-images
-  tpgm train --checkpoint my-clip --head zeroshot --data-dir my-images --method tpgm --every end -o run
-  tpgm report run -o run.html
+  tpgm compare --checkpoint my-clip --head zeroshot --data-dir my-images -o compare
 docs/quickstart.md has the rest.
 )";
 
