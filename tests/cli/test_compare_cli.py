@@ -102,6 +102,12 @@ class Compare(SweepCommand):
         self.assertEqual((rows["pretrained"], rows["lp"]), ((1, 0), (2, 2 * steps)))
         self.assertFalse(self.out.exists())
 
+    def test_a_folder_of_the_same_name_is_no_table(self):
+        (self.folder / "compare").mkdir()
+        (self.folder / "compare" / "paper.csv").write_text("nonsense\n")
+        result = test_cli.tpgm(*self.command("--dry-run"), cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_a_failed_row(self):
         (self.out / "runs" / "ftp" / "seed=0").mkdir(parents=True)
         (self.out / "runs" / "ftp" / "seed=0" / "mine.txt").write_text("not a run")
