@@ -59,6 +59,7 @@ CLI::Validator parses_as() {
 }
 
 Run configure_bench(CLI::App& app);
+Run configure_compare(CLI::App& app);
 Run configure_convert(CLI::App& app);
 Run configure_data(CLI::App& app);
 Run configure_demo(CLI::App& app);

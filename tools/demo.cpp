@@ -1,6 +1,5 @@
 // `tpgm demo`: all methods compared on the built-in data, in minutes.
 #include <fmt/format.h>
-#include <torch/cuda.h>
 
 #include <filesystem>
 #include <memory>
@@ -10,10 +9,8 @@
 #include "tools/interrupt.h"
 #include "tools/run_many.h"
 #include "tools/shared_files.h"
+#include "tools/table_runs.h"
 #include "tpgm/core/device.h"
-#include "tpgm/report/sections/run_report.h"
-#include "tpgm/study/plan.h"
-#include "tpgm/study/results.h"
 
 namespace tpgm::tools {
 namespace {
@@ -30,8 +27,7 @@ constexpr const char* kNext =
     R"(
 On your own images (class folders) and checkpoint (Hugging Face, open_clip, timm, torchvision, .pt or .safetensors):
   tpgm data check my-images
-  tpgm train --checkpoint my-clip --head zeroshot --data-dir my-images --method tpgm --every end -o run
-  tpgm report run -o run.html
+  tpgm compare --checkpoint my-clip --head zeroshot --data-dir my-images -o compare
 docs/quickstart.md has the rest.
 )";
 
@@ -46,34 +42,26 @@ int demo(const DemoArguments& args) {
   Progress progress(Progress::Elsewhere::kNothing);
   ReproduceOptions options;
   options.given["device"] = device.str();
-  for (int64_t seed = 0; seed < args.seeds; ++seed) options.seeds.push_back(std::to_string(seed));
+  options.seeds = first_seeds(args.seeds);
   // The model is so small that a run does not profit from a second core.
   options.jobs = job_options("demo", args.jobs > 0 ? args.jobs : std::min<int64_t>(cores, 8), progress);
   options.output = fs::absolute(args.output).lexically_normal();
   interrupted();
 
-  const auto folder = find_tables({"demo"}, recipe_roots()).front();
-  TablePlan plan(load_table(folder.path, folder.name), options);
+  const auto folder = find_table("demo");
+  TablePlan plan(load_table(folder, "demo"), options);
   DataSizes sizes;
   const auto left = plan.cost(sizes).left;
   say(kIntroduction);
   if (left.runs > 0) {
     say(fmt::format("{} runs, {} side by side, on {}; recipes in {}\n\n", left.runs,
-                    options.jobs.side_by_side, device.str(), folder.path.string()));
+                    options.jobs.side_by_side, device.str(), folder.string()));
   } else {
     say(fmt::format("All runs are in {} already; to make them again, remove it\n\n",
                     options.output.string()));
   }
-  const bool fine = plan.run(sizes);
-
-  TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; their output is in ",
-              options.output.string(), "/demo/*.log");
-  const auto runs = load_runs(plan.best_runs());
-  const auto files = write_report(runs, options.output / "report.html", "TPGM on letters");
-  std::vector<ResultRow> rows;
-  for (const auto& row : runs.rows) rows.push_back({row.name, row.scores});
-  fmt::print("\n{}\n{}\n\nThe report: {}\n{}", to_text(results_table(rows, "", {}, runs.reference)),
-             summary(runs), files.front().string(), kNext);
+  const bool fine = run_and_report("demo", plan, sizes, options.output, "TPGM on letters");
+  fmt::print("{}", kNext);
   TORCH_CHECK(fine, "[demo] some runs failed, and are missing above; the same command tries them again");
   return 0;
 }

@@ -25,6 +25,8 @@ using tpgm::tools::Run;
 constexpr Command kCommands[] = {
     {"demo", "compare all methods on the built-in data: a table and report.html",
      tpgm::tools::configure_demo},
+    {"compare", "compare all methods on your images and checkpoint: a table and report.html",
+     tpgm::tools::configure_compare},
     {"train", "fine-tune with any model, method and data", tpgm::tools::configure_train},
     {"list", "list models, methods and recipes, with their options and defaults",
      tpgm::tools::configure_list},

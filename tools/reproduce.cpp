@@ -1,14 +1,8 @@
 // `tpgm reproduce`: a table of the paper, run from its recipes and compared with its numbers.
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -18,12 +12,7 @@
 #include "tools/run_many.h"
 #include "tools/setting_flags.h"
 #include "tools/shared_files.h"
-#include "tpgm/base/numbers.h"
-#include "tpgm/base/shell.h"
-#include "tpgm/base/untrusted.h"
-#include "tpgm/io/file.h"
-#include "tpgm/study/plan.h"
-#include "tpgm/train/recipe.h"
+#include "tools/table_runs.h"
 
 namespace tpgm::tools {
 namespace {
@@ -39,36 +28,6 @@ struct ReproduceArguments {
   int64_t jobs = 1;
   bool dry_run = false, json = false;
 };
-
-// measure_speed() in a process of its own: this one would keep memory of the device that the runs need.
-double measure_apart(const TrainOptions& options) {
-  std::string file = (fs::temp_directory_path() / "tpgm-rate-XXXXXX").string();
-  const int descriptor = ::mkstemp(file.data());
-  TORCH_CHECK(descriptor >= 0, "[reproduce] cannot write '", file, "': ", std::strerror(errno));
-  ::close(descriptor);
-  write_file(file, to_toml(options));
-  FILE* pipe = ::popen(
-      fmt::format("/proc/{}/exe reproduce --measure {}", ::getpid(), shell_quoted(file)).c_str(), "r");
-  double rate = 0;
-  const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
-  if (pipe != nullptr) ::pclose(pipe);
-  fs::remove(file);
-  TORCH_CHECK(!interrupted(), "[reproduce] interrupted; the same command resumes");
-  TORCH_CHECK(read && rate > 0, "[reproduce] the first recipe that trains cannot be run; its error is above");
-  return rate;
-}
-
-// The plan, with the time that it takes at the speed of this machine.
-std::string plan_text(const TablePlan& plan, DataSizes& sizes) {
-  const auto cost = plan.cost(sizes);
-  std::string text = to_text(to_table(cost));
-  if (cost.finished > 0) text += fmt::format("{} runs are finished\n", cost.finished);
-  if (cost.left.runs == 0) return text + "nothing is left to run\n";
-  say("tpgm reproduce: measuring the speed of this machine\n");
-  const double speed = measure_apart(plan.example());
-  return text + fmt::format("{} runs to make: about {} at {:.1f} training images/s, measured here\n",
-                            cost.left.runs, duration_text(cost.left.work() / speed), speed);
-}
 
 // Makes one table; false if a run failed.
 bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* json) {
@@ -94,12 +53,7 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
 }
 
 int run_all(const ReproduceArguments& args) {
-  if (!args.measure.empty()) {
-    const double speed = measure_speed(make_options(load_recipe(args.measure).settings), interrupted);
-    TORCH_CHECK(speed > 0, "[reproduce] interrupted; the same command resumes");
-    fmt::print("{}\n", speed);
-    return 0;
-  }
+  if (!args.measure.empty()) return measure("reproduce", args.measure);
   if (args.tables.empty()) throw UsageError("a table is needed: a name of 'tpgm list recipes', or a folder");
   if (args.output.empty() && !args.dry_run)
     throw UsageError("--output is required: the folder of all runs and tables");
@@ -120,8 +74,8 @@ int run_all(const ReproduceArguments& args) {
   for (const auto& folder : folders)
     plans.push_back(std::make_unique<TablePlan>(load_table(folder.path, folder.name), options));
   DataSizes sizes;
-  for (auto& plan : plans) {
-    const auto text = plan_text(*plan, sizes);
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto text = plan_text("reproduce", folders[i].name, *plans[i], sizes);
     if (args.dry_run) {
       fmt::print("{}\n", text);
     } else {
@@ -166,7 +120,7 @@ Run configure_reproduce(CLI::App& app) {
   app.add_flag("--dry-run", args->dry_run,
                "Print the plan: runs, steps and images of each row, and how long they would take here, "
                "estimated from a few real steps");
-  app.add_option("--measure", args->measure, "")->group("");  // used by measure_apart()
+  add_measure(app, args->measure);
   app.add_flag("--json", args->json, "Print the tables as JSON");
   // Options per run are left to the recipes: other rows would refuse the options of one method.
   args->flags.add_all(app, keys_with(Trait::kPerRun));

@@ -33,6 +33,15 @@ std::vector<fs::path> recipe_roots(const std::string& given) {
   return roots;
 }
 
+fs::path find_table(const std::string& name) {
+  std::error_code error;
+  for (const auto& root : recipe_roots()) {
+    if (fs::is_regular_file(root / "tables" / name / "paper.csv", error)) return root / "tables" / name;
+  }
+  TORCH_CHECK(false, "the recipes 'tables/", name,
+              "' are not beside this program; build or install tpgm again");
+}
+
 fs::path find_recipe(const std::string& given) {
   std::error_code error;
   const fs::path below = fs::path(given).lexically_normal().lexically_relative("recipes");

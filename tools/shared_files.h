@@ -14,6 +14,9 @@ std::vector<std::filesystem::path> shared_folders(const std::string& name);
 /// shared_folders().
 std::vector<std::filesystem::path> recipe_roots(const std::string& given = "");
 
+/// The folder of a table that comes with the program.
+std::filesystem::path find_table(const std::string& name);
+
 /// A recipe's file as given; "recipes/..." is also found beside the program, if there is none here.
 std::filesystem::path find_recipe(const std::string& given);
 

@@ -55,6 +55,22 @@ class SweepCommand(ModelsCommand):
             test["top1"] = value
         path.write_text(json.dumps(result))
 
+    def settings(self, run):
+        lines = (line.split(" = ", 1) for line in (run / "recipe.toml").read_text().splitlines() if " = " in line)
+        return {key: value.strip('"') for key, value in lines}
+
+    def start(self, *command):
+        process = subprocess.Popen([test_cli.COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process
+
+    def wait_for(self, condition):
+        end = time.monotonic() + 120
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
 
 class Sweep(SweepCommand):
     def test_best_on_selection_data(self):
@@ -165,18 +181,6 @@ class Sweep(SweepCommand):
 class Interrupted(SweepCommand):
     """A sweep that is stopped or killed resumes, and no run is done twice."""
 
-    def start(self, *command):
-        process = subprocess.Popen([test_cli.COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
-        self.addCleanup(lambda: process.poll() is None and process.kill())
-        return process
-
-    def wait_for(self, condition):
-        end = time.monotonic() + 120
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
-
     def stopped_and_gone_on_with(self, how):
         command = self.arguments("--sweep", "lr=1e-3,1e-2", "--seeds", "0,1", "--checkpoint-every", "1", epochs=60)
         process = self.start(*command)
@@ -244,10 +248,6 @@ batch-size = 8\nseeds = [0, 1]\n""")
 
     def command(self, *more, table=None):
         return ["reproduce", table or self.table, "--data-dir", self.data, "--device", "cpu", "-o", self.out, *more]
-
-    def settings(self, run):
-        lines = (line.split(" = ", 1) for line in (run / "recipe.toml").read_text().splitlines() if " = " in line)
-        return {key: value.strip('"') for key, value in lines}
 
     def test_table(self):
         command = self.command("--scale", "0.5", "-j", "2")

@@ -94,6 +94,28 @@ TEST_F(RunSets, SayWhatTheyLeaveOut) {
   EXPECT_HAS(set.notes[1], "same' is left out: ");
 }
 
+TEST_F(RunSets, KeepAnAnchorThatIsNamed) {
+  run("first", {{"lr", "0.5"}});
+  run("second", {{"checkpoint", (folder_ / "first").string()}});
+  const auto set = load_runs({folder_ / "first", folder_ / "second"});
+  EXPECT_EQ(set.rows.size(), 2);
+  EXPECT_TRUE(set.notes.empty());
+  // Found by a search it is left out, also if another run is named.
+  for (const auto& found : {load(), load_runs({folder_ / "second", folder_})}) {
+    ASSERT_EQ(found.rows.size(), 1);
+    EXPECT_EQ(found.rows[0].run().path.filename(), "second");
+    ASSERT_EQ(found.notes.size(), 1);
+    EXPECT_HAS(found.notes[0], "first' is left out: other runs started from it; name its folder");
+  }
+  // One of a pre-training, with tests of its own, has no place in the table.
+  run("first", {{"lr", "0.5"}}, {50, 60, 40, 99});
+  const auto other = load_runs({folder_ / "first", folder_ / "second"});
+  ASSERT_EQ(other.rows.size(), 1);
+  ASSERT_EQ(other.notes.size(), 1);
+  EXPECT_HAS(other.notes[0],
+             "first' is left out: other runs started from it, and it was tested on other data");
+}
+
 TEST_F(RunSets, KnowARunByWhatItStartedFrom) {
   for (const char* seed : {"0", "1"}) {
     run(fmt::format("ft{}", seed), {{"seed", seed}});

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -201,18 +202,25 @@ std::string test_text(const RunTest& test) {
   return fmt::format("{} ({}, {} images)", printable(test.name), test.id ? "ID" : "OOD", test.images);
 }
 
-// The tests in the first run's order; they must be the same.
-void order_tests(FinishedRun& run, const FinishedRun& first) {
-  const auto& wanted = first.result.tests;
-  auto& tests = run.result.tests;
+// The tests in the order of `wanted`; nothing if they are others.
+std::optional<std::vector<RunTest>> in_order(const std::vector<RunTest>& tests,
+                                             const std::vector<RunTest>& wanted) {
   std::vector<RunTest> ordered;
   for (const auto& test : wanted) {
     for (const auto& each : tests) {
       if (test.same_data(each)) ordered.push_back(each);
     }
   }
-  if (ordered.size() == wanted.size() && tests.size() == wanted.size()) {
-    tests = std::move(ordered);
+  if (ordered.size() != wanted.size() || tests.size() != wanted.size()) return std::nullopt;
+  return ordered;
+}
+
+// The tests in the first run's order; they must be the same.
+void order_tests(FinishedRun& run, const FinishedRun& first) {
+  const auto& wanted = first.result.tests;
+  auto& tests = run.result.tests;
+  if (auto ordered = in_order(tests, wanted)) {
+    tests = *std::move(ordered);
     return;
   }
   std::vector<std::string> theirs, ours;
@@ -224,8 +232,10 @@ void order_tests(FinishedRun& run, const FinishedRun& first) {
               ". Report on them apart");
 }
 
-// A run that other runs started from, such as a pre-training, is left out.
-void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>& notes) {
+// A run that other runs started from, such as a pre-training, is left out, unless it is one of `given` and
+// was tested as the others were.
+void leave_out_anchors(std::vector<FinishedRun>& runs, const std::set<fs::path>& given,
+                       std::vector<std::string>& notes) {
   std::set<fs::path> anchors;
   for (const auto& run : runs) {
     const fs::path anchor = run.options.checkpoint;
@@ -234,11 +244,22 @@ void leave_out_anchors(std::vector<FinishedRun>& runs, std::vector<std::string>&
   const auto is_anchor = [&](const FinishedRun& run) {
     return anchors.contains(fs::weakly_canonical(run.path));
   };
-  for (const auto& run : runs) {
-    if (is_anchor(run))
-      notes.push_back(fmt::format("'{}' is left out: other runs started from it", shown(run.path)));
+  const auto tip = std::find_if_not(runs.begin(), runs.end(), is_anchor);
+  if (tip == runs.end()) return;
+  std::vector<FinishedRun> kept;
+  for (auto& run : runs) {
+    const bool asked = given.contains(fs::weakly_canonical(run.path));
+    const bool alike = in_order(run.result.tests, tip->result.tests).has_value();
+    if (is_anchor(run) && !(asked && alike)) {
+      notes.push_back(fmt::format("'{}' is left out: other runs started from it{}", shown(run.path),
+                                  asked   ? ", and it was tested on other data"
+                                  : alike ? "; name its folder to have it in the report"
+                                          : ""));
+    } else {
+      kept.push_back(run);
+    }
   }
-  std::erase_if(runs, is_anchor);
+  runs = std::move(kept);
 }
 
 double selection_of(const ReportRow& row) {
@@ -274,7 +295,11 @@ RunSet load_runs(const std::vector<fs::path>& paths) try {
       !runs.empty(), "none of the runs is finished",
       set.unfinished.empty() ? "" : fmt::format("; resume '{}' first", shown(set.unfinished.front())));
 
-  leave_out_anchors(runs, set.notes);
+  std::set<fs::path> given;
+  for (const auto& path : paths) {
+    if (is_run(path)) given.insert(fs::weakly_canonical(path));
+  }
+  leave_out_anchors(runs, given, set.notes);
   std::map<Settings, size_t> places;
   for (auto& run : runs) {
     order_tests(run, runs.front());

@@ -41,8 +41,9 @@ struct RunSet {
   std::vector<std::string> notes;  ///< for the user: runs that were left out, and why
 };
 
-/// Each of `paths` is a run, or a folder with runs at any depth. Throws if a path has no runs, if no run is
-/// finished, or if runs were tested on different data, naming two of them.
+/// Each of `paths` is a run, or a folder with runs at any depth. Runs in such a folder from which others
+/// started are left out, with a note. Throws if a path has no runs, if no run is finished, or if runs were
+/// tested on different data, naming two of them.
 RunSet load_runs(const std::vector<std::filesystem::path>& paths);
 
 /// The settings that identify a run: those without Trait::kCircumstance, each with the value that the run had,
