@@ -14,6 +14,8 @@
 #include "tools/table_runs.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/train/data_setup.h"
+#include "tpgm/train/model_setup.h"
 
 namespace tpgm::tools {
 namespace {
@@ -72,15 +74,18 @@ std::string last_name(const std::string& path) {
 
 int compare(const CompareArguments& args) {
   if (!args.measure.empty()) return measure("compare", args.measure);
-  const auto given = args.flags.given();
+  auto given = args.flags.given();
   for (const char* key : {"data-dir", "checkpoint"}) {
     if (!given.contains(key))
       throw UsageError(
           fmt::format("--{} is needed: tpgm compare --data-dir photos --checkpoint my-clip", key));
   }
-  const auto shared = make_options(given);
+  auto shared = make_options(given);
   if (shared.epochs == 0)
     throw UsageError("--epochs 0 leaves nothing to compare; 'tpgm eval' scores a model");
+
+  shared.head = decided_head(shared, open_dataset(shared).classes());
+  given["head"] = to_text(shared.head);
 
   Progress progress(Progress::Elsewhere::kNothing);
   ReproduceOptions options;
@@ -120,7 +125,7 @@ Run configure_compare(CLI::App& app) {
                  "interrupted ones are resumed");
   app.add_option("--methods", args->methods,
                  "Rows to make: lp, l2-sp, lp-ft, wise, ftp, spd, tpgm; ft and the model before fine-tuning "
-                 "(pretrained) are always among them. Default: all, lp only with --head fresh or checkpoint");
+                 "(pretrained) are always among them. Default: all, lp only with a fresh head or the checkpoint's own");
   app.add_option("--seeds", args->seeds, "Number of seeds per method; with several the table has mean (std)")
       ->check(CLI::Range(1, 100));
   app.add_option("-j,--jobs", args->jobs, "Number of parallel runs")->check(CLI::Range(1, 1024));

@@ -27,7 +27,7 @@ constexpr const char* kNext =
     R"(
 On your own images (class folders) and checkpoint (Hugging Face, open_clip, timm, torchvision, .pt or .safetensors):
   tpgm data check my-images
-  tpgm compare --checkpoint my-clip --head zeroshot --data-dir my-images -o compare
+  tpgm compare --checkpoint my-clip --data-dir my-images -o compare
 docs/quickstart.md has the rest.
 )";
 

@@ -300,6 +300,15 @@ ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Devic
   rethrow_from("load_model");
 }
 
+HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes) try {
+  std::vector<std::string> notes;
+  if (!options.head.is(Kind::kAuto) || options.checkpoint.empty())
+    return decide_head(options, classes, std::nullopt, notes);
+  return decide_head(options, classes, Checkpoint(options.checkpoint), notes);
+} catch (...) {
+  rethrow_from("decided_head");
+}
+
 std::filesystem::path script_of_run(const std::filesystem::path& checkpoint) {
   std::error_code error;
   const bool folder = std::filesystem::is_directory(checkpoint, error);

@@ -32,6 +32,10 @@ struct ModelSetup {
 /// its text tower and a vocabulary) if `classnames` or the data name the classes in words, else fresh.
 ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Device device);
 
+/// What `head` of the options stands for with these classes: auto is decided as load_model() does. Opens the
+/// checkpoint.
+HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes);
+
 /// The TorchScript file that the recipe of a run names as its model, for LoadOptions::script(). `checkpoint` is
 /// the folder of the run or a file in it; empty for others.
 std::filesystem::path script_of_run(const std::filesystem::path& checkpoint);
