@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/formats/format.h"
 
@@ -141,14 +142,14 @@ bool is_image_name(std::string_view name) { return has_image_suffix(name); }
 bool all_numbers(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [](const auto& name) {
     const bool digits = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-    return digits && name.size() < 10 && std::stol(name) < kMostClasses;
+    return digits && name.size() < 10 && parse_number<int64_t>(name) < kMostClasses;
   });
 }
 
 void sort_classes(std::vector<std::string>& names) {
   if (all_numbers(names)) {
     std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
-      return std::pair(std::stol(a), a) < std::pair(std::stol(b), b);
+      return std::pair(parse_number<int64_t>(a), a) < std::pair(parse_number<int64_t>(b), b);
     });
   } else {
     std::sort(names.begin(), names.end());

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -114,11 +113,6 @@ std::vector<bool> classes_with_images(const Samples& samples) {
     if (label >= 0) occur[static_cast<size_t>(label)] = true;
   }
   return occur;
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 // Pairs of classes whose names differ only in case.
