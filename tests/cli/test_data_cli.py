@@ -86,6 +86,14 @@ class Check(DataCommand):
         other = self.run_ok("data", "split", pacs, "--train", "photo", "-o", self.folder / "lists")
         self.assertIn(f"tpgm data split: {said}\n", other.stderr)
 
+    def test_a_pipe_in_a_list(self):
+        shutil.copy(self.small / "pacs" / "photo" / "dog" / "pic_001.jpg", self.folder / "a.jpg")
+        os.mkfifo(self.folder / "x.webp")
+        (self.folder / "photos.txt").write_text("a.jpg 0\nx.webp 0\ngone.gif 0\n")
+        report = json.loads(test_cli.tpgm("data", "check", "--json", self.folder).stdout)
+        self.assertEqual(report["unread"], {})
+        self.assertEqual(sorted(Path(bad["file"]).name for bad in report["unreadable"]), ["gone.gif", "x.webp"])
+
     def test_one_part(self):
         text = self.run_ok("data", "check", self.small / "pacs" / "photo").stdout
         self.assertIn("photo: 7 classes, 1 part, 28 images\n", text)
