@@ -629,6 +629,43 @@ class Recipes(TrainCommand):
         error = self.refused(1, *self.command(self.folder / "none", "--dry-run", data_dir=data))
         self.assertIn("class 'Dots' of 'away/test' and 'dots' of 'home/test' differ only in case", error)
 
+    def domains(self):
+        """Three domains, as in PACS, and a data set beside them."""
+        data = self.folder / "work" / "data"
+        for domain, part, count in (("art", "train/home", 10), ("photo", "train/home", 20), ("sketch", "test/away", 8)):
+            for name in CLASSES:
+                (data / domain / name).mkdir(parents=True)
+                for i in range(count):
+                    shutil.copy(self.data / part / name / f"{i:02}.png", data / domain / name)
+        shutil.copytree(self.data / "test" / "away", self.folder / "work" / "far")
+        return data
+
+    def test_a_test_in_another_folder(self):
+        data, work = self.domains(), self.folder / "work"
+        (self.folder / "elsewhere").mkdir()
+        (work / "link").symlink_to(data / "art")  # link/.. is data
+        for name, test, path in (("beside", "far=far", work / "far"), ("data", "far=../far", work / "far"),
+                                 ("link", "far=link/../sketch", data / "sketch")):
+            with self.subTest(name):
+                run = self.folder / name
+                command = self.command(run, data_dir="data", train="photo", test=test, epochs=0)
+                result = tpgm(*command, cwd=work)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                recipe = dict(line.split(" = ", 1) for line in (run / "recipe.toml").read_text().splitlines() if " = " in line)
+                (entry,) = json.loads(recipe["test"])
+                self.assertTrue(os.path.samefile(entry.removeprefix("far="), path), entry)
+                self.assertTrue(entry.startswith("far=/"))
+                result = tpgm("eval", run, "--device", "cpu", "--json", cwd=self.folder / "elsewhere")
+                found = json.loads(result.stdout)["checkpoints"][0]["tests"]
+                self.assertEqual([(test["name"], test["pictures"]) for test in found], [("photo", 16), ("far", 32)])
+        result = tpgm(*self.command(self.folder / "x", data_dir="data", train="photo", test="far=nowhere"), cwd=work)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"--test far: there is neither '{work}/nowhere' nor '{data}/nowhere'", result.stderr)
+        # In a recipe, paths are relative to its folder.
+        (work / "mine.toml").write_text(f'data-dir = "data"\ntrain = "photo"\ntest = "far=far"\nmodel = "{MODEL}"\n')
+        plan = self.plan("-c", work / "mine.toml", "--device", "cpu")
+        self.assertEqual(plan["test"], f'["far={work}/far"]')
+
     def test_the_box(self):
         """A recipe of the box, cut short."""
         recipe = HERE.parents[1] / "recipes" / "glyphs" / "tpgm.toml"

@@ -16,6 +16,7 @@
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm::test_setup {
 namespace {
@@ -151,6 +152,11 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
   EXPECT_EQ(decided.crop_pct, 0.875);
   EXPECT_EQ(decided.interpolation, Interpolation::kBicubic);
   EXPECT_EQ(decided.mean.size(), 3U);
+  fs::create_directories(folder_ / "far");
+  fs::rename(data() / "dog", folder_ / "far" / "dog");
+  fs::copy(folder_ / "far" / "dog", data() / "dog");
+  const RunSetup with_test = prepare({{"test", "far=../far"}});
+  EXPECT_EQ(with_test.options.test, Names{"far=" + (folder_ / "far").string()});
   EXPECT_TRUE(decided.method_options.empty());  // `head` and `lp_steps` are the loop's
   const RunSetup tpgm = prepare({{"method", "tpgm"}, {"mu", "0.5"}});
   EXPECT_EQ(tpgm.options.method_options.at("mu"), "0.5");
@@ -256,6 +262,53 @@ TEST_F(DataSetup, ReportsImagesThatAreNotRead) {
   fs::rename(folder_ / "other", folder_.string() + "-other");
   EXPECT_TRUE(has_note(open({{"test", "far=" + folder_.string() + "-other"}}), "is not read: 1 .bmp"));
   test::remove_folder(folder_.string() + "-other");
+}
+
+TEST_F(DataSetup, FindsTestsFromTheWorkingFolderOrTheData) {
+  const fs::path outside = folder_.string() + "-outside", before = fs::current_path();
+  for (const char* place : {"work/near", "deep/target", "deep/beside"})
+    test::write_image(outside / place / "cat/1.png", 1, 8, 8);
+  test::write_image(folder_.string() + "-far/cat/1.png", 1, 8, 8);
+  fs::create_directory_symlink(outside / "deep/target", outside / "work/link");
+  fs::current_path(outside / "work");
+  const std::string far = "../" + folder_.filename().string() + "-far";
+  const auto where = [&](const std::string& test) {
+    return open({{"test", test}}).tests[1].subset.samples->place(0);
+  };
+  EXPECT_EQ(where("x=near"), (outside / "work/near/cat/1.png").string());
+  EXPECT_EQ(where("x=" + far), folder_.string() + "-far/cat/1.png");  // from `data-dir`
+  // Behind a link `..` is the parent of its target.
+  EXPECT_TRUE(fs::equivalent(where("x=link/../beside"), outside / "deep/beside/cat/1.png"));
+  EXPECT_EQ(absolute_tests({"photo", "x=near", "y=link/../beside", "z=nowhere", "w=near/../near"},
+                           test_folders(folder_.string())),
+            (Names{"photo", "x=" + (outside / "work/near").string(),
+                   "y=" + (outside / "work/link/../beside").string(), "z=nowhere",
+                   "w=" + (outside / "work/near").string()}));
+  const std::string error = error_of([&] { open({{"test", "x=nowhere"}}); });
+  EXPECT_HAS(error, "`test` x: there is neither '" + (outside / "work/nowhere").string() + "' nor '" +
+                        (folder_ / "nowhere").string() +
+                        "'; paths are relative to the working folder, or else");
+  EXPECT_HAS(error_of([&] { open({{"test", "x=/nowhere"}}); }), "`test` x: there is no '/nowhere'");
+  EXPECT_HAS(error_of([&] { open({{"test", "x="}}); }), "`test` x=: a path is missing");
+  EXPECT_HAS(error_of([&] { open({{"test", "near"}}); }), "another data set is NAME=PATH: `test` near=near");
+
+  // With both, the working folder has precedence, which a note says.
+  test::write_image(outside / "work/sketch/cat/1.png", 1, 8, 8);
+  const auto both = open({{"test", "x=sketch"}});
+  EXPECT_EQ(both.tests[1].subset.size(), 1);
+  EXPECT_TRUE(has_note(both, "test x: '" + (outside / "work/sketch").string() + "' is used, and not '" +
+                                 (folder_ / "sketch").string() + "' below `data-dir`"));
+  // Entries are separated by commas, so a path with one stays relative.
+  fs::rename(outside / "work/near", outside / "work/a,b");
+  fs::create_directory_symlink("a,b", outside / "work/near");
+  fs::create_directories(outside / "c,d");
+  EXPECT_EQ(absolute_tests({"x=near"}, {outside / "c,d" / "../work"}),
+            Names{"x=" + (outside / "work/near").string()});
+  fs::rename(outside / "work", outside / "w,k");
+  EXPECT_EQ(absolute_tests({"x=near"}, {outside / "w,k"}), Names{"x=near"});
+  fs::current_path(before);
+  test::remove_folder(outside);
+  test::remove_folder(folder_.string() + "-far");
 }
 
 TEST_F(DataSetup, NotesTestsThatAreTooSmallOnce) {

@@ -18,6 +18,7 @@
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
@@ -50,30 +51,36 @@ void check_others(const RunData& data) {
   check_disjoint(all);
 }
 
-// "v2=../imagenetv2": a test in a data set of its own.
-std::optional<std::pair<std::string, fs::path>> elsewhere(const std::string& test,
-                                                          const std::string& data_dir) {
-  const size_t at = test.find('=');
-  if (at == std::string::npos) return std::nullopt;
-  const fs::path path = test.substr(at + 1);
-  return std::pair{test.substr(0, at), path.is_absolute() ? path : fs::path(data_dir) / path};
-}
-
 // A test by the path of a data set of its own is the likeliest mistake.
-void check_place(const std::string& test, const std::string& data_dir, const Dataset& data) {
+void check_place(const std::string& test, const Dataset& data) {
   const auto known = [&](const Dataset::Part& part) {
     return part->domain == test || part->title() == test || part->split == test;
   };
   if (std::any_of(data.parts().begin(), data.parts().end(), known) || !fs::is_directory(test)) return;
-  const fs::path path = fs::relative(test, data_dir);
   const fs::path name = fs::absolute(test).lexically_normal();
-  TORCH_CHECK(false, "`test` ", printable(test),
-              ": another data set is NAME=PATH, the path from `data-dir`: `test` ",
-              (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
+  TORCH_CHECK(false, "`test` ", printable(test), ": another data set is NAME=PATH: `test` ",
+              (name.has_filename() ? name : name.parent_path()).filename().string(), "=", test);
 }
 
-TestSet open_elsewhere(const std::string& name, const fs::path& path,
-                       const std::vector<std::string>& classes) {
+// A data set of its own.
+TestSet open_other(const OtherTest& test, const std::string& data_dir,
+                   const std::vector<std::string>& classes, std::vector<std::string>* notes) {
+  const auto& name = test.name;
+  const auto folders = test_folders(data_dir);
+  const auto places = places_of(test.path, folders);
+  if (places.empty()) {
+    TORCH_CHECK(!test.path.empty(), "`test` ", printable(name),
+                "=: a path is missing, of the form NAME=PATH");
+    TORCH_CHECK(test.path.is_relative() && folders.size() > 1, "`test` ", printable(name), ": there is no '",
+                (folders.front() / test.path).string(), "'");
+    TORCH_CHECK(false, "`test` ", printable(name), ": there is neither '", (folders[0] / test.path).string(),
+                "' nor '", (fs::absolute(folders[1]) / test.path).string(),
+                "'; paths are relative to the working folder, or else to `data-dir`");
+  }
+  const fs::path& path = places.front();
+  if (places.size() > 1 && notes != nullptr)
+    notes->push_back(fmt::format("test {}: '{}' is used, and not '{}' below `data-dir`", printable(name),
+                                 path.string(), places[1].string()));
   const Dataset data(path.string(), DatasetOptions().classes(classes));
   if (data.parts().size() == 1) return {name, all_of(data.parts().front()), false, data.unread_note()};
   for (const char* split : {"test", "val", "validation"}) {
@@ -254,8 +261,8 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
   std::vector<std::string> names = {train};
   std::string own_name = !source->domain.empty() ? source->domain : own ? own->title() : "test";
   for (const auto& test : options.test) {
-    if (elsewhere(test, options.data_dir)) continue;
-    check_place(test, options.data_dir, data);
+    if (other_test(test)) continue;
+    check_place(test, data);
     const bool is_own = test == train || test == source->domain || (own && test == own->title());
     if (is_own) own_name = test;
     if (!is_own) names.push_back(test);
@@ -279,8 +286,8 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
   TORCH_CHECK(result.tests.front().subset.size() > 0, "the test set ", printable(own_name),
               " is empty: ", nothing_held_out(options, *source, kTestShare, "", "test"));
   for (const auto& test : options.test) {
-    if (const auto other = elsewhere(test, options.data_dir)) {
-      result.tests.push_back(open_elsewhere(other->first, other->second, result.classes));
+    if (const auto other = other_test(test)) {
+      result.tests.push_back(open_other(*other, options.data_dir, result.classes, &result.notes));
       auto& [name, subset, id, unread] = result.tests.back();
       subset = part_of_test(std::move(subset), options);
       if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);
@@ -311,8 +318,8 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
   std::vector<TestSet> tests;
   std::optional<Dataset> data;
   for (const auto& test : options.test) {
-    if (const auto other = elsewhere(test, options.data_dir)) {
-      tests.push_back(open_elsewhere(other->first, other->second, classes));
+    if (const auto other = other_test(test)) {
+      tests.push_back(open_other(*other, options.data_dir, classes, nullptr));
     } else {
       if (!data) data.emplace(options.data_dir, DatasetOptions().classes(classes));
       tests.push_back({test, all_of(data->part(test, Role::kTest)), false, data->unread_note()});

@@ -112,7 +112,7 @@ struct TrainOptions {
           self.train...);
     visit(g, "test", kIdentity | kData,
           "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data "
-          "set, relative to `data-dir`",
+          "set, relative to the working folder (in a recipe: to its folder) or else to `data-dir`",
           self.test...);
     visit(g, "id", kIdentity | kData,
           "Tests that count as in-distribution; default: those of the training domain", self.id...);

@@ -18,6 +18,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
@@ -113,6 +114,7 @@ void make_paths_absolute(TrainOptions& options) {
         }
       },
       options);
+  options.test = absolute_tests(options.test, test_folders(options.data_dir));
 }
 
 // What is left open is decided, so that the run can be repeated from its recipe.
