@@ -97,8 +97,8 @@ Run configure_eval(CLI::App& app) {
             "Domains to test on, or DOMAIN/SPLIT; NAME=PATH adds another data set, relative to the working "
             "folder or else to --data-dir; default: the run's own");
   flags.add(app, "--train",
-            "Training domain, to test also on its test split, or on the images that a run on it holds out "
-            "for testing");
+            "Training domains, to test also on their test splits, or on the images that a run on them holds "
+            "out for testing");
   flags.add(app, "--id");
   flags.add(app, "--test-fraction");
   flags.add(app, "--classes");

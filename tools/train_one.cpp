@@ -57,7 +57,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
   } else {
     RunFolder::check_new(path);
   }
-  Setup setup = prepare_run(options);
+  Setup setup = prepare_run(options, resume ? DataUse::kOlderRun : DataUse::kNewRun);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder)

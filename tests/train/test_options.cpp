@@ -227,6 +227,12 @@ TEST_F(Recipes, TakeOverFromTheirBase) {
   EXPECT_HAS(error_of([&] { load_recipe(folder_ / "recipe.toml"); }), "each other's base");
 }
 
+TEST_F(Recipes, TrainOnOneDomainOrSeveral) {
+  EXPECT_EQ(read("train = \"real\"\n").train, std::vector<std::string>{"real"});
+  EXPECT_EQ(read("train = [\"art\", \"photo\"]\n").train, (std::vector<std::string>{"art", "photo"}));
+  EXPECT_TRUE(read("train = \"\"\n").train.empty());  // as version 0.1.0 wrote it
+}
+
 TEST_F(Recipes, FindTestsBesideThem) {
   const std::string tests = "test = [\"home\", \"s=sketches\", \"v=../elsewhere\"]\n";
   fs::create_directories(folder_ / "sketches");

@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kTestShare = 0.2;  // of the training domain, if it has no test split
-
 bool has(const std::vector<std::string>& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
@@ -102,10 +100,12 @@ std::string only_training_part(const Dataset& data) {
   return titles.front();
 }
 
-void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, size_t own) {
-  std::vector<std::string> names;
+// The first `own` tests are those of the training domains. `left_out` are names that may be in `id`, too.
+void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, size_t own,
+             std::vector<std::string> left_out = {}) {
+  std::vector<std::string> names = std::move(left_out);
   for (size_t i = 0; i < tests.size(); ++i) {
-    tests[i].id = id.empty() ? i == own : has(id, tests[i].name);
+    tests[i].id = id.empty() ? i < own : has(id, tests[i].name);
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
@@ -134,10 +134,10 @@ std::vector<std::pair<size_t, size_t>> alike_classes(const std::vector<std::stri
 }
 
 // The parts of a data set are matched by the names of their classes: "Dog" beside "dog" would be two classes,
-// each trained on and tested on in other parts. Parts that have both mean it.
-void check_case(const Dataset& data) {
+// each trained on and tested on in other parts. Parts that have both mean it. Empty if there is no such pair.
+std::string case_trouble(const Dataset& data) {
   const auto pairs = alike_classes(data.classes());
-  if (pairs.empty()) return;
+  if (pairs.empty()) return "";
   std::vector<std::vector<bool>> occur;
   for (const auto& part : data.parts()) occur.push_back(classes_with_images(*part));
   const auto only_in = [&](size_t one, size_t other) {
@@ -147,17 +147,24 @@ void check_case(const Dataset& data) {
   };
   for (const auto& [one, other] : pairs) {
     const auto first = only_in(one, other), second = only_in(other, one);
-    TORCH_CHECK(
-        !first || !second, "[open_dataset] '", data.where(), "': class '", printable(data.classes()[one]),
-        "' of '", printable(first ? first->title() : ""), "' and '", printable(data.classes()[other]),
-        "' of '", printable(second ? second->title() : ""),
-        "' differ only in case, and would be two classes; rename one, or list both with `class-list`");
+    if (first && second)
+      return fmt::format("'{}': class '{}' of '{}' and '{}' of '{}' differ only in case", data.where(),
+                         printable(data.classes()[one]), printable(first->title()),
+                         printable(data.classes()[other]), printable(second->title()));
   }
+  return "";
 }
 
-void add_class_notes(const Dataset& data, RunData& result) {
+void warn(RunData& result, const std::string& text) {
+  result.notes.push_back(text);
+  result.warnings.push_back(text);
+}
+
+void add_class_notes(const Dataset& data, const TrainOptions& options, RunData& result) {
   const auto& classes = data.classes();
-  if (const auto pairs = alike_classes(classes); !pairs.empty())
+  if (const auto trouble = options.class_list.empty() ? case_trouble(data) : ""; !trouble.empty())
+    warn(result, trouble + ", and are two classes");
+  else if (const auto pairs = alike_classes(classes); !pairs.empty())
     result.notes.push_back(fmt::format(
         "'{}': the classes '{}' and '{}' differ only in case{}", data.where(),
         printable(classes[pairs[0].first]), printable(classes[pairs[0].second]),
@@ -190,8 +197,14 @@ void add_class_notes(const Dataset& data, RunData& result) {
 // has one, and `split` a split of the data set that would take its place.
 std::string nothing_held_out(const TrainOptions& options, const Samples& source, double share,
                              const std::string& key, const char* split) {
-  std::vector<int64_t> sizes(source.classes.size());
-  for (const auto label : source.labels()) ++sizes[static_cast<size_t>(label)];
+  std::vector<int64_t> sizes;  // of the classes of each domain
+  const auto count = [&sizes](const Samples& domain) {
+    const size_t begin = sizes.size();
+    sizes.resize(begin + domain.classes.size());
+    for (const auto label : domain.labels()) ++sizes[begin + static_cast<size_t>(label)];
+  };
+  for (const auto& part : source.parts()) count(*part);
+  if (source.parts().empty()) count(source);
   std::erase(sizes, 0);
   const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
   const std::string classes =
@@ -237,42 +250,54 @@ std::string few_images_note(const std::vector<TestSet>& tests) {
                      few.size() == 1 ? "set" : "sets:", fmt::join(few, ", "));
 }
 
-Dataset open_dataset(const TrainOptions& options) {
+Dataset open_dataset(const TrainOptions& options, DataUse use) {
   DatasetOptions given;
   if (!options.class_list.empty()) given.classes(load_class_list(options.class_list));
   Dataset data(options.data_dir, given);
-  if (options.class_list.empty()) check_case(data);
+  const bool checked = use == DataUse::kNewRun && options.class_list.empty();
+  const std::string trouble = checked ? case_trouble(data) : "";
+  TORCH_CHECK(trouble.empty(), "[open_dataset] ", trouble,
+              ", and would be two classes; rename one, or list both with `class-list`");
   return data;
 }
 
-RunData open_data(const TrainOptions& options, const Dataset& data) try {
+RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use) try {
   RunData result;
   result.classes = data.classes();
   if (auto unread = data.unread_note(); !unread.empty()) result.notes.push_back(std::move(unread));
   for (const auto& note : data.notes())
     result.notes.push_back(fmt::format("'{}': {}", options.data_dir, note));
 
-  const std::string train = options.train.empty() ? only_training_part(data) : options.train;
-  const auto source = data.part(train, Role::kTrain);
-  Dataset::Part own;
-  for (const char* split : {"test", "val", "validation"}) {
-    if (!own) own = data.find(source->domain, split);
+  const auto train =
+      options.train.empty() ? std::vector<std::string>{only_training_part(data)} : options.train;
+  const auto sources = training_parts(data, train);
+  std::vector<Dataset::Part> own;  // the tests of the training domains, where they have some
+  std::vector<std::string> own_names;
+  for (const auto& source : sources) {
+    auto& part = own.emplace_back();
+    for (const char* split : {"test", "val", "validation"}) {
+      if (!part) part = data.find(source->domain, split);
+    }
+    own_names.push_back(!source->domain.empty() ? source->domain : part ? part->title() : "test");
   }
-  std::vector<std::string> names = {train};
-  std::string own_name = !source->domain.empty() ? source->domain : own ? own->title() : "test";
+  std::vector<std::string> names = train;
   for (const auto& test : options.test) {
     if (other_test(test)) continue;
     check_place(test, data);
-    const bool is_own = test == train || test == source->domain || (own && test == own->title());
-    if (is_own) own_name = test;
-    if (!is_own) names.push_back(test);
+    size_t i = 0;
+    while (i < train.size() && test != train[i] && test != sources[i]->domain &&
+           (!own[i] || test != own[i]->title()))
+      ++i;
+    if (i < train.size())
+      own_names[i] = test;
+    else
+      names.push_back(test);
   }
   auto task = make_task(data, train, names,
                         SplitOptions()
                             .fraction(options.fraction)
                             .radius(options.radius_fraction)
                             .selection(options.selection_fraction)
-                            .test(kTestShare)
                             .seed(static_cast<uint64_t>(options.split_seed)));
   result.train = std::move(task.train);
   result.radius = std::move(task.radius);
@@ -280,11 +305,22 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
   for (auto& note : task.notes) {
     if (!note.starts_with("test: ")) result.notes.push_back(std::move(note));  // of which less may be used
   }
-  task.tests.front().first = own_name;
-  for (auto& [name, subset] : task.tests)
+  std::vector<std::string> left_out;
+  std::string empty;
+  for (size_t i = 0; i < task.tests.size(); ++i) {
+    auto& [name, subset] = task.tests[i];
+    if (i < train.size()) {
+      name = own_names[i];
+      if (subset.size() == 0) {
+        empty = fmt::format("the test set {} is empty: {}", printable(name),
+                            nothing_held_out(options, *sources[i], kTestShare, "", "test"));
+        warn(result, empty + "; it is left out");
+        left_out.push_back(name);
+        continue;
+      }
+    }
     result.tests.push_back({name, part_of_test(std::move(subset), options), false, data.unread_note()});
-  TORCH_CHECK(result.tests.front().subset.size() > 0, "the test set ", printable(own_name),
-              " is empty: ", nothing_held_out(options, *source, kTestShare, "", "test"));
+  }
   for (const auto& test : options.test) {
     if (const auto other = other_test(test)) {
       result.tests.push_back(open_other(*other, options.data_dir, result.classes, &result.notes));
@@ -293,28 +329,29 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
       if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);
     }
   }
+  TORCH_CHECK(!result.tests.empty() || use == DataUse::kOlderRun, empty);
   check_others(result);
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
-  mark_id(result.tests, options.id, 0);
+  mark_id(result.tests, options.id, train.size() - left_out.size(), left_out);
   for (const auto& test : result.tests) {
     result.notes.push_back(fmt::format("test {} ({}): {}, {}", test.name, test.id ? "ID" : "OOD",
                                        test.subset.samples->title(), counted(test.subset.size(), "image")));
   }
   if (auto note = few_images_note(result.tests); !note.empty()) result.notes.push_back(std::move(note));
-  add_class_notes(data, result);
+  add_class_notes(data, options, result);
   return result;
 } catch (...) {
   rethrow_from("open_data");
 }
 
-RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes) try {
-  return open_data(options, Dataset(options.data_dir, DatasetOptions().classes(classes)));
+RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes, DataUse use) try {
+  return open_data(options, Dataset(options.data_dir, DatasetOptions().classes(classes)), use);
 } catch (...) {
   rethrow_from("open_data");
 }
 
 std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes) try {
-  if (!options.train.empty()) return open_data(options, classes).tests;
+  if (!options.train.empty()) return open_data(options, classes, DataUse::kOlderRun).tests;
   std::vector<TestSet> tests;
   std::optional<Dataset> data;
   for (const auto& test : options.test) {
@@ -326,7 +363,7 @@ std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<s
     }
     tests.back().subset = part_of_test(std::move(tests.back().subset), options);
   }
-  mark_id(tests, options.id, tests.size());
+  mark_id(tests, options.id, 0);
   return tests;
 } catch (...) {
   rethrow_from("open_tests");
@@ -351,6 +388,8 @@ std::string fingerprint_of(const RunData& data) {
   const auto add = [&hash](std::string_view bytes) { hash = fnv1a(bytes, hash); };
   for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
     add(fmt::format("{};", subset->size()));
+    // Images of two domains may have the same names.
+    if (!subset->samples->parts().empty()) add(subset->samples->title() + ";");
     for (const int64_t i : subset->indices) {
       add(subset->samples->name(i));
       add(fmt::format(":{};", subset->samples->label(i)));
