@@ -12,7 +12,7 @@ int main(int argc, char** argv) try {
   fmt::print("{} classes; {}\n", data.classes().size(), fmt::join(data.titles(), ", "));
 
   // Training, radius, selection and test data: the data set's own where it has them, else held out.
-  const auto task = tpgm::make_task(data, domain, {domain}, tpgm::SplitOptions().seed(0));
+  const auto task = tpgm::make_task(data, {domain}, {domain}, tpgm::SplitOptions().seed(0));
   for (const auto& note : task.notes) fmt::print("{}\n", note);
 
   // The model says how its images are preprocessed: their size and channels, mean and std, and interpolation.

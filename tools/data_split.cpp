@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -10,6 +11,7 @@
 #include "tools/data.h"
 #include "tools/progress.h"
 #include "tools/text.h"
+#include "tpgm/base/text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/check.h"
 #include "tpgm/data/class_list.h"
@@ -22,20 +24,20 @@ namespace {
 
 struct SplitArguments {
   std::string where, train, output;
-  double fraction = 1, radius = 0.1, selection = 0.1, test = 0;
+  double fraction = 1, radius = 0.1, selection = 0.1, test = kTestShare;
   uint64_t seed = 0;
   bool content = false;
 };
 
 using Sets = std::vector<std::pair<std::string, const SampleSubset*>>;
 
-Dataset::Part part_to_split(const Dataset& data, const std::string& name) {
-  if (!name.empty()) return data.part(name, Role::kTrain);
+std::vector<Dataset::Part> parts_to_split(const Dataset& data, const std::vector<std::string>& names) {
+  if (!names.empty()) return training_parts(data, names);
   if (data.parts().size() > 1) {
     throw UsageError(fmt::format("'{}' has {} parts; name the one to split with --train: {}", data.where(),
                                  data.parts().size(), fmt::join(data.titles(), ", ")));
   }
-  return data.parts().front();
+  return data.parts();
 }
 
 // Files of the same content must not be in two sets, whatever their names.
@@ -64,39 +66,44 @@ void check_content(const Dataset& data, const std::vector<Dataset::Part>& parts,
 int split_data(SplitArguments args) {
   const Dataset data(args.where);
   print_notes("data split", data);
-  const auto part = part_to_split(data, args.train);
-  TORCH_CHECK(part->in_files(), "'", args.where, "' lies in tars, and lists name files; unpack it, or split ",
-              "the folders before packing them");
-  // Parts that the data set has already are kept.
-  for (auto [name, share] :
-       {std::pair{"radius", &args.radius}, {"selection", &args.selection}, {"test", &args.test}}) {
-    if (*share == 0 || !data.find(part->domain, name)) continue;
-    say(fmt::format("tpgm data split: '{}' has a part for {}, which is kept; none is held out\n",
-                    data.where(), name));
-    *share = 0;
+  const auto sources = parts_to_split(data, parsed<std::vector<std::string>>(args.train));
+  const auto options = SplitOptions()
+                           .fraction(args.fraction)
+                           .radius(args.radius)
+                           .selection(args.selection)
+                           .test(args.test)
+                           .seed(args.seed);
+  std::vector<DomainSplit> domains;
+  for (const auto& source : sources) {
+    TORCH_CHECK(source->in_files(), "'", args.where,
+                "' lies in tars, and lists name files; unpack it, or split ",
+                "the folders before packing them");
+    domains.push_back(split_domain(data, source, options));
   }
-  const Split made = split(part, SplitOptions()
-                                     .fraction(args.fraction)
-                                     .radius(args.radius)
-                                     .selection(args.selection)
-                                     .test(args.test)
-                                     .seed(args.seed));
-  Sets made_sets = {{"train", &made.train}};
-  const auto add = [&](const char* name, double share, const SampleSubset& subset) {
-    if (share == 0) return;
-    TORCH_CHECK(subset.size() > 0, "nothing is left for --", name, " ", share, " of ", made.train.size(),
-                " images; raise it, or --fraction, or give 0 to do without");
-    made_sets.emplace_back(name, &subset);
-  };
-  add("radius", args.radius, made.radius);
-  add("selection", args.selection, made.selection);
-  add("test", args.test, made.test);
+  Sets made_sets;
+  for (const auto& domain : domains) {
+    const std::string name = domain.train.samples->domain;
+    const auto add = [&](const char* what, double share, const Dataset::Part& own,
+                         const SampleSubset& subset) {
+      if (own && share > 0)
+        say(fmt::format("tpgm data split: '{}' has '{}', which is kept; none is held out for {}\n",
+                        data.where(), printable(own->title()), what));
+      if (own || share == 0) return;
+      TORCH_CHECK(subset.size() > 0, "nothing is left for --", what, " ", share, " of ", domain.train.size(),
+                  " images; raise it, or --fraction, or give 0 to do without");
+      made_sets.emplace_back(name.empty() ? what : name + "/" + what, &subset);
+    };
+    made_sets.emplace_back(name.empty() ? "train" : name + "/train", &domain.train);
+    add("radius", args.radius, domain.own_radius, domain.radius);
+    add("selection", args.selection, domain.own_selection, domain.selection);
+    add("test", args.test, domain.own_test, domain.test);
+  }
   Sets sets = made_sets;
-  std::vector<Dataset::Part> parts = {part};
+  std::vector<Dataset::Part> parts = sources;
   std::vector<SampleSubset> others;  // parts that must share no image with the sets made
   others.reserve(data.parts().size());
   for (const auto& other : data.parts()) {
-    if (other == part) continue;
+    if (std::find(sources.begin(), sources.end(), other) != sources.end()) continue;
     parts.push_back(other);
     sets.emplace_back(other->title(), &others.emplace_back(all_of(other)));
   }
@@ -115,8 +122,7 @@ int split_data(SplitArguments args) {
     summary += fmt::format("{}: {}\n", (std::filesystem::path(args.output) / file).string(),
                            images_text(static_cast<size_t>(subset.size())));
   };
-  for (const auto& [name, subset] : made_sets)
-    write(part->domain.empty() ? name : part->domain + "/" + name, *subset);
+  for (const auto& [name, subset] : made_sets) write(name, *subset);
   for (const auto& other : others) write(other.samples->title(), other);
   save_class_list(data.classes(), folder.partial() / "classes.txt");
   folder.commit();
@@ -133,7 +139,8 @@ Run configure_data_split(CLI::App& app) {
                  "Output folder, a data set of lists: DOMAIN_train.txt, DOMAIN_radius.txt, …, the other "
                  "parts unchanged, and classes.txt")
       ->required();
-  app.add_option("--train", args->train, "Part to split, such as real; default: the only one");
+  app.add_option("--train", args->train, "Domains to split, such as real; default: the only part")
+      ->type_name("TEXT,...");
   app.add_option("--fraction", args->fraction,
                  "Fraction of each class to use; the paper's small setting is 0.1");
   app.add_option("--radius", args->radius, "Fraction of those images for learning radii")
@@ -141,7 +148,8 @@ Run configure_data_split(CLI::App& app) {
   app.add_option("--selection", args->selection,
                  "Fraction of those images for selecting checkpoints and settings")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--test", args->test, "Fraction of those images for testing, if there is no test split")
+  app.add_option("--test", args->test,
+                 "Fraction of those images for testing, if the domain has no split test, val or validation")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--seed", args->seed, "Random seed of the split");
   app.add_flag("--content", args->content, "Compare file contents, too, not only paths; reads every image");

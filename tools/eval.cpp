@@ -94,11 +94,11 @@ Run configure_eval(CLI::App& app) {
             "Data set, as for 'tpgm data check'; default: each run's own, and for other checkpoints the "
             "first run's");
   flags.add(app, "--test",
-            "Domains to test on, or DOMAIN/SPLIT; NAME=PATH adds another data set, relative to --data-dir; "
-            "default: the run's own");
+            "Domains to test on, or DOMAIN/SPLIT; NAME=PATH adds another data set, relative to the working "
+            "folder or else to --data-dir; default: the run's own");
   flags.add(app, "--train",
-            "Training domain, to test also on its test split, or on the images that a run on it holds out "
-            "for testing");
+            "Training domains, to test also on their test splits, or on the images that a run on them holds "
+            "out for testing");
   flags.add(app, "--id");
   flags.add(app, "--test-fraction");
   flags.add(app, "--classes");

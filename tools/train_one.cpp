@@ -61,7 +61,7 @@ int train_one(const TrainOptions& options, Start start, bool json) {
   } else {
     starts_over = RunFolder::check_new(path, overwrite) && !overwrite;
   }
-  Setup setup = prepare_run(options);
+  Setup setup = prepare_run(options, start == Start::kResume ? DataUse::kOlderRun : DataUse::kNewRun);
   if (starts_over)
     say(fmt::format("tpgm train: the run in '{}' ended before it saved anything; it starts over\n",
                     path.string()));

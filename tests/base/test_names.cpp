@@ -12,6 +12,12 @@ namespace {
 using testing::error_of;
 using Names = std::vector<std::string>;
 
+TEST(Lower, ChangesASCIILettersAlone) {
+  EXPECT_EQ(lower("Ab-Z9_@[`{"), "ab-z9_@[`{");
+  EXPECT_EQ(lower("\xc3\x84rger É"), "\xc3\x84rger É");
+  EXPECT_EQ(lower(""), "");
+}
+
 TEST(Nearest, IsAMisspelledName) {
   EXPECT_EQ(nearest("foto", {"sketch", "photo"}), "photo");
   EXPECT_EQ(nearest("TPGM", {"ft", "tpgm"}), "tpgm");

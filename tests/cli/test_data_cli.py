@@ -86,6 +86,14 @@ class Check(DataCommand):
         other = self.run_ok("data", "split", pacs, "--train", "photo", "-o", self.folder / "lists")
         self.assertIn(f"tpgm data split: {said}\n", other.stderr)
 
+    def test_a_pipe_in_a_list(self):
+        shutil.copy(self.small / "pacs" / "photo" / "dog" / "pic_001.jpg", self.folder / "a.jpg")
+        os.mkfifo(self.folder / "x.webp")
+        (self.folder / "photos.txt").write_text("a.jpg 0\nx.webp 0\ngone.gif 0\n")
+        report = json.loads(test_cli.tpgm("data", "check", "--json", self.folder).stdout)
+        self.assertEqual(report["unread"], {})
+        self.assertEqual(sorted(Path(bad["file"]).name for bad in report["unreadable"]), ["gone.gif", "x.webp"])
+
     def test_one_part(self):
         text = self.run_ok("data", "check", self.small / "pacs" / "photo").stdout
         self.assertIn("photo: 7 classes, 1 part, 28 images\n", text)
@@ -146,7 +154,46 @@ class Split(DataCommand):
             seen.append((folder / "photo_train.txt").read_text())
         self.assertEqual(seen[0], seen[1])
         self.assertNotEqual(seen[0], seen[2])
-        self.assertIn(len(seen[0].splitlines()), range(26, 30))  # 7 classes of 5, less two tenths
+        self.assertIn(len(seen[0].splitlines()), range(19, 24))  # 7 classes of 5, less two tenths and a fifth
+
+    def test_is_that_of_training(self):
+        """A run on the lists has the images of a run on the data, test set and all."""
+        larger = self.folder / "larger"
+        subprocess.run([sys.executable, ROOT / "scripts" / "make_small_datasets", larger, "--per-class", "10"], check=True,
+                       stdout=subprocess.DEVNULL)
+        pacs = larger / "pacs"
+        for train in ("photo", "photo,sketch"):  # before DATA, which is no second domain
+            lists, names = self.folder / ("lists of " + train), train.split(",")
+            self.run_ok("data", "split", "--train", train, pacs, "-o", lists)
+            self.assertEqual({path.stem for path in lists.glob("*_*.txt")} - {"art_painting"},
+                             {f"{name}_{kind}" for name in names for kind in ("train", "radius", "selection", "test")})
+            runs = []
+            for data in (pacs, lists):
+                runs.append(self.folder / f"{data.name} {train} run")
+                # Without augmentation, whose random numbers go by the place of an image in its source.
+                self.run_ok("train", "--model", "resnet:image_size=32,layers=1-1,width=8,block=basic,stem=small", "--data-dir",
+                            data, "--train", train, "--test", "cartoon", "--method", "tpgm", "--epochs", "1", "-b", "16", "--lr",
+                            "0.01", "--no-aug", "--workers", "1", "--device", "cpu", "-o", runs[-1])
+            one, other = ((run / "best.safetensors") for run in runs)
+            for name in ("backbone.stem.conv1.weight", "head.weight"):
+                self.assertEqual(tensor(one, name), tensor(other, name))
+            one, other = (json.loads((run / "result.json").read_text()) for run in runs)
+            self.assertEqual(one["tests"], other["tests"])
+            self.assertEqual([test["name"] for test in one["tests"]], [*names, "cartoon"])
+            self.assertEqual([test["pictures"] for test in one["tests"]], [14] * len(names) + [70])
+            self.assertEqual([test["id"] for test in one["tests"]], [True] * len(names) + [False])
+
+    def test_of_no_test(self):
+        self.run_ok("data", "split", self.small / "pacs", "--train", "photo", "--test", "0", "-o", self.folder / "lists")
+        self.assertFalse((self.folder / "lists" / "photo_test.txt").exists())
+        self.assertIn("'domainnet' has 'real/test', which is kept; none is held out for test",
+                      self.run_ok("data", "split", self.small / "domainnet", "--train", "real", "-o", self.folder / "more")
+                      .stderr.replace(str(self.small) + "/", ""))
+
+    def test_domains(self):
+        command = ("data", "split", self.small / "pacs", "-o", self.folder / "x", "--train")
+        self.assertIn("Did you mean 'photo'?", self.error(1, *command, "sketch,foto"))
+        self.assertIn("are of one domain", self.error(1, *command, "sketch,sketch"))
 
     def test_absolute_and_relative_paths_are_the_same_files(self):
         domainnet = self.copy("domainnet")
@@ -156,7 +203,7 @@ class Split(DataCommand):
 
     def test_lists_that_would_take_each_others_place(self):
         message = self.error(1, "data", "split", self.small / "domainnet", "--train", "real/test", "--radius", "0",
-                             "--selection", "0", "-o", self.folder / "x")
+                             "--selection", "0", "--test", "0", "-o", self.folder / "x")
         self.assertIn("two parts would both be 'real_train.txt'", message)
         self.assertEqual(os.listdir(self.folder), [])
 

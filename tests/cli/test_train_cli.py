@@ -207,6 +207,16 @@ class TrainCommand(ModelsCommand):
         return True
 
 
+    def stop(self, *arguments):
+        """Starts a run and stops it after it has saved its state."""
+        run = Path(arguments[arguments.index("-o" if "-o" in arguments else "--output") + 1])
+        process = self.start(*arguments)
+        self.assertTrue(self.wait_for(process, (run / "resume.safetensors").exists))
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        self.assertEqual(process.returncode, 130)
+
+
 class Killed(TrainCommand):
     def moments(self, run, rng):
         """When to kill: conditions, and how long to wait then."""
@@ -723,6 +733,86 @@ class Recipes(TrainCommand):
         shutil.rmtree(data / "test" / "away" / "dots")
         error = self.refused(1, *self.command(self.folder / "none", "--dry-run", data_dir=data))
         self.assertIn("class 'Dots' of 'away/test' and 'dots' of 'home/test' differ only in case", error)
+
+    def domains(self):
+        """Three domains, as in PACS, and a data set beside them."""
+        data = self.folder / "work" / "data"
+        for domain, part, count in (("art", "train/home", 10), ("photo", "train/home", 20), ("sketch", "test/away", 8)):
+            for name in CLASSES:
+                (data / domain / name).mkdir(parents=True)
+                for i in range(count):
+                    shutil.copy(self.data / part / name / f"{i:02}.png", data / domain / name)
+        shutil.copytree(self.data / "test" / "away", self.folder / "work" / "far")
+        return data
+
+    def test_several_domains(self):
+        data, run = self.domains(), self.folder / "run"
+        both = {"data_dir": data, "train": "art,photo", "test": "sketch"}
+        plan = self.run_ok(*self.command(run, "--dry-run", **both)).stdout
+        for line in ('train = ["art", "photo"]', "# train: art, 24 images", "# train: photo, 48 images", "# train: 2 domains, 72 images",
+                     "# radius: 10 % held out of art, 4 images", "# selection: 2 domains, 12 images",
+                     "# test art (ID): art, 8 images", "# test photo (ID): photo, 16 images",
+                     "# test sketch (OOD): sketch, 32 images", f"# steps: {EPOCHS * 9} ({EPOCHS} epochs of 9), 8 images each"):
+            self.assertIn(line + "\n", plan)
+        self.train(run, "--method", "tpgm", **both)
+        tests = [(test["name"], test["id"], test["pictures"]) for test in read_result(run)["tests"]]
+        self.assertEqual(tests, [("art", True, 8), ("photo", True, 16), ("sketch", False, 32)])
+        # The recipe makes it again, also stopped and resumed, and the run can be evaluated.
+        again = self.folder / "again"
+        self.run_ok("train", "-c", run / "recipe.toml", "-o", again)
+        self.assert_same_run(run, again)
+        stopped = self.folder / "stopped"
+        self.stop("train", "-c", run / "recipe.toml", "-o", stopped, "--checkpoint-every", "3")
+        self.run_ok("train", "--resume", stopped)
+        self.assert_same_weights(run, stopped)
+        found = json.loads(self.run_ok("eval", run, "--device", "cpu", "--json").stdout)["checkpoints"][0]["tests"]
+        self.assertEqual([test["top1"] for test in found], [test["top1"] for test in read_result(run)["tests"]])
+        self.run_ok("report", run, "-o", self.folder / "report.html")
+        self.assertIn("on art and photo", (self.folder / "report.html").read_text())
+        self.assertIn("Did you mean 'photo'?", self.refused(1, *self.command(self.folder / "x", **both | {"train": "art,foto"})))
+
+    def test_a_test_in_another_folder(self):
+        data, work = self.domains(), self.folder / "work"
+        (self.folder / "elsewhere").mkdir()
+        (work / "link").symlink_to(data / "art")  # link/.. is data
+        for name, test, path in (("beside", "far=far", work / "far"), ("data", "far=../far", work / "far"),
+                                 ("link", "far=link/../sketch", data / "sketch")):
+            with self.subTest(name):
+                run = self.folder / name
+                command = self.command(run, data_dir="data", train="photo", test=test, epochs=0)
+                result = tpgm(*command, cwd=work)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                recipe = dict(line.split(" = ", 1) for line in (run / "recipe.toml").read_text().splitlines() if " = " in line)
+                (entry,) = json.loads(recipe["test"])
+                self.assertTrue(os.path.samefile(entry.removeprefix("far="), path), entry)
+                self.assertTrue(entry.startswith("far=/"))
+                result = tpgm("eval", run, "--device", "cpu", "--json", cwd=self.folder / "elsewhere")
+                found = json.loads(result.stdout)["checkpoints"][0]["tests"]
+                self.assertEqual([(test["name"], test["pictures"]) for test in found], [("photo", 16), ("far", 32)])
+        result = tpgm(*self.command(self.folder / "x", data_dir="data", train="photo", test="far=nowhere"), cwd=work)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"--test far: there is neither '{work}/nowhere' nor '{data}/nowhere'", result.stderr)
+        # In a recipe, paths are relative to its folder.
+        (work / "mine.toml").write_text(f'data-dir = "data"\ntrain = "photo"\ntest = "far=far"\nmodel = "{MODEL}"\n')
+        plan = self.plan("-c", work / "mine.toml", "--device", "cpu")
+        self.assertEqual(plan["test"], f'["far={work}/far"]')
+
+    def test_a_mistake_in_the_data_of_an_older_run(self):
+        """Which a new run may not have: the user cannot change the data of a run."""
+        data, run = self.folder / "data", self.folder / "run"
+        shutil.copytree(self.data, data)
+        (data / "test/away/dots").rename(data / "test/away/Dots")
+        self.assertIn("differ only in case", self.refused(1, *self.command(run, data_dir=data)))
+        # Versions that did not look at the names took them for five classes.
+        (self.folder / "classes.txt").write_text("\n".join(sorted([*CLASSES, "Dots"])))
+        self.stop(*self.command(run, "--checkpoint-every", "3", data_dir=data, class_list=self.folder / "classes.txt"))
+        recipe = run / "recipe.toml"
+        recipe.write_text(re.sub('class-list = .*', 'class-list = ""', recipe.read_text()))
+        note = "class 'Dots' of 'away/test' and 'dots' of 'home/test' differ only in case, and are two classes"
+        self.assertIn(note, self.run_ok("train", "--resume", run).stderr)
+        self.assertIn(note, self.run_ok("eval", run, "--device", "cpu").stderr)
+        self.run_ok("report", run, "-o", self.folder / "report.html")
+        self.assertIn("differ only in case, and are two classes", (self.folder / "report.html").read_text())
 
     def test_the_box(self):
         """A recipe of the box, cut short."""

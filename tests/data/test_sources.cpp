@@ -510,16 +510,17 @@ TEST_F(ImageList, PathsAreRelativeToItsFolderOrTheOneAbove) {
   EXPECT_EQ(read_image_list(file("far/away/y.txt")).read(0), read_bytes(file("real/cat/1.png")));
 }
 
-// By what they are: a list may name any file. They stay in it, so that reading one is an error.
+// By their names, and without being opened, which would wait for a pipe. They stay in the list.
 TEST_F(ImageList, ImagesOfOtherFormatsAreCounted) {
   write_image(file("cat/1.png"), 1);
   put_file(file("cat/2.webp"), "RIFF");
-  put_file(file("cat/3.webp"), encoded("3.png", blocks(3)));
-  put_file(file("photos.txt"), "cat/2.webp 0\ncat/1.png 0\ncat/3.webp 0\ncat/4.GIF 0\n");
+  put_file(file("cat/3.BMP"), "BM");
+  ASSERT_EQ(::mkfifo(file("cat/5.webp").c_str(), 0600), 0);
+  put_file(file("photos.txt"), "cat/2.webp 0\ncat/1.png 0\ncat/3.BMP 0\ncat/4.gif 0\ncat/5.webp 0\n");
   const Dataset data(folder_.string());  // whose first line is no image that can be read
   EXPECT_EQ(data.titles(), Names{"photos"});
-  EXPECT_EQ(data.unread(), (UnreadFiles{{".webp", 1}, {".gif", 1}}));
-  EXPECT_EQ(data.parts()[0]->size(), 4);
+  EXPECT_EQ(data.unread(), (UnreadFiles{{".webp", 1}, {".bmp", 1}}));  // neither the pipe nor what is missing
+  EXPECT_EQ(data.parts()[0]->size(), 5);
 }
 
 TEST_F(ImageList, ErrorsNameTheList) {

@@ -229,11 +229,20 @@ class Task : public test::Scratch {
       }
     }
   }
-  TaskData task(const std::string& train, const std::vector<std::string>& tests,
+  TaskData task(const std::vector<std::string>& train, const std::vector<std::string>& tests,
                 const SplitOptions& options = {}) {
     return make_task(Dataset(folder_.string()), train, tests, options);
   }
+  TaskData task(const char* train, const std::vector<std::string>& tests, const SplitOptions& options = {}) {
+    return task(std::vector<std::string>{train}, tests, options);
+  }
 };
+
+std::vector<std::string> places_of(const SampleSubset& subset) {
+  std::vector<std::string> places;
+  for (const int64_t i : subset.indices) places.push_back(subset.samples->place(i));
+  return places;
+}
 
 TEST_F(Task, OfDomainsWithoutSplits) {
   make("photo", 20);
@@ -296,7 +305,8 @@ TEST_F(Task, TrainAndValWithoutADomain) {
 
 TEST_F(Task, ClassFoldersAlone) {
   make("", 10);
-  const auto made = task(folder_.filename().string(), {folder_.filename().string()});
+  const std::string name = folder_.filename().string();
+  const auto made = task(std::vector<std::string>{name}, {name});
   EXPECT_EQ(made.train.size(), 18);
   EXPECT_EQ(made.tests[0].second.size(), 6);
 }
@@ -307,6 +317,102 @@ TEST_F(Task, AFractionIsTakenOfTheTrainingDomainAlone) {
   const auto made = task("photo", {"sketch"}, SplitOptions().fraction(0.1));
   EXPECT_EQ(made.train.size() + made.radius.size() + made.selection.size(), 30);
   EXPECT_EQ(made.tests[0].second.size(), 15);
+}
+
+// Each is split as if it were alone, and the sets follow each other in the order of the domains.
+TEST_F(Task, SeveralDomainsAreJoined) {
+  make("art", 20);
+  make("photo/train", 10);
+  make("photo/test", 2);
+  make("photo/radius", 4);
+  make("sketch", 5);
+  const auto both = task({"art", "photo"}, {"art", "photo", "sketch"});
+  const auto art = task("art", {"art"}), photo = task("photo", {"photo"});
+  for (const auto set : {&TaskData::train, &TaskData::radius, &TaskData::selection}) {
+    auto expected = places_of(art.*set);
+    const auto second = places_of(photo.*set);
+    expected.insert(expected.end(), second.begin(), second.end());
+    EXPECT_EQ(places_of(both.*set), expected);
+  }
+  EXPECT_EQ(both.train.size(), 36 + 27);
+  EXPECT_EQ(both.radius.size(), 6 + 12);
+  EXPECT_EQ(both.selection.size(), 6 + 3);
+  ASSERT_EQ(both.tests.size(), 3u);
+  EXPECT_EQ(places_of(both.tests[0].second), places_of(art.tests[0].second));
+  EXPECT_EQ(places_of(both.tests[1].second), places_of(photo.tests[0].second));
+  EXPECT_EQ(both.tests[2].second.size(), 15);
+  EXPECT_EQ(both.train.samples, both.selection.samples);  // parts of the same domains are joined once
+  EXPECT_NE(both.train.samples, both.radius.samples);
+  EXPECT_EQ(
+      both.notes,
+      (std::vector<std::string>{
+          "train: art, 36 images", "train: photo/train, 27 images", "train: 2 domains, 63 images",
+          "radius: 10 % held out of art, 6 images", "radius: photo/radius, 12 images",
+          "radius: 2 domains, 18 images", "selection: 10 % held out of art, 6 images",
+          "selection: 10 % held out of photo/train, 3 images", "selection: 2 domains, 9 images",
+          "test: 20 % held out of art, 12 images", "test: photo/test, 6 images", "test: sketch, 15 images"}));
+}
+
+TEST_F(Task, OneDomainIsNotJoined) {
+  make("photo", 20);
+  make("sketch", 5);
+  const Dataset data(folder_.string());
+  const auto made = make_task(data, {"photo"}, {"photo"}, SplitOptions());
+  const auto source = data.part("photo", Role::kTrain);
+  EXPECT_EQ(made.train.samples, source);
+  const auto alone = split(source, SplitOptions().test(kTestShare));
+  EXPECT_EQ(made.train.indices, alone.train.indices);
+  EXPECT_EQ(made.radius.indices, alone.radius.indices);
+  EXPECT_EQ(made.selection.indices, alone.selection.indices);
+  EXPECT_EQ(made.tests[0].second.indices, alone.test.indices);
+}
+
+TEST_F(Task, DomainsToTrainOnThatCannotBe) {
+  make("photo/train", 3);
+  make("photo/val", 3);
+  make("art", 3);
+  EXPECT_HAS(error_of([&] { task({"art", "foto"}, {"art"}); }), "Did you mean 'photo'?");
+  EXPECT_HAS(error_of([&] { task({"photo/train", "photo/val"}, {"art"}); }),
+             "'photo/train' and 'photo/val' are of one domain; train on each domain once");
+  EXPECT_HAS(error_of([&] { task({"art", "art"}, {"art"}); }), "are of one domain");
+  EXPECT_HAS(error_of([&] { task(std::vector<std::string>{}, {"art"}); }), "there is no domain to train on");
+}
+
+class JoinedSamples : public test::Scratch {};
+
+// Class folders and shards have different places, and are read in different ways.
+TEST_F(JoinedSamples, AreThoseOfTheirParts) {
+  for (int i = 0; i < 3; ++i) put_file(folder_ / fmt::format("art/c{}/x.png", i), fmt::format("a{}", i));
+  for (int i = 0; i < 2; ++i) put_file(folder_ / fmt::format("photo/c{}/x.png", i), fmt::format("p{}", i));
+  const Dataset data(folder_.string());
+  const auto art = data.part("art", Role::kTrain), photo = data.part("photo", Role::kTrain);
+  const auto joined = Samples::joined({art, photo, art});
+  ASSERT_EQ(joined.size(), 8);
+  EXPECT_EQ(joined.title(), "art, photo, art");
+  EXPECT_EQ(joined.classes, data.classes());
+  EXPECT_EQ(joined.labels(), (std::vector<int32_t>{0, 1, 2, 0, 1, 0, 1, 2}));
+  EXPECT_EQ(joined.parts().size(), 3u);
+  EXPECT_TRUE(art->parts().empty());
+  EXPECT_TRUE(joined.in_files());
+  std::string bytes;
+  for (int64_t i = 0; i < joined.size(); ++i) bytes += joined.read(i);
+  EXPECT_EQ(bytes, "a0a1a2p0p1a0a1a2");
+  EXPECT_EQ(joined.name(4), photo->name(1));
+  EXPECT_EQ(joined.place(4), photo->place(1));
+  EXPECT_EQ(joined.place(5), art->place(0));
+
+  test::write_tar(folder_ / "shards" / "real-000000.tar",
+                  {{"0.png", "t0"}, {"0.cls", "c0"}, {"1.png", "t1"}, {"1.cls", "c2"}});
+  const Dataset shards((folder_ / "shards").string(), DatasetOptions().classes(data.classes()));
+  const auto mixed = Samples::joined({shards.parts()[0], photo});
+  EXPECT_FALSE(mixed.in_files());
+  EXPECT_EQ(mixed.read(1), "t1");
+  EXPECT_EQ(mixed.place(1), shards.parts()[0]->place(1));
+  EXPECT_EQ(mixed.read(2), "p0");
+  EXPECT_EQ(mixed.label(1), 2);
+  auto other = std::make_shared<Samples>();
+  other->classes = {"c0"};
+  EXPECT_HAS(error_of([&] { Samples::joined({photo, other}); }), "has other classes than 'photo'");
 }
 
 TEST_F(Task, AFileInTwoListsIsNamed) {
@@ -323,7 +429,7 @@ TEST_F(Task, NamesThatAreNotThereAndLabelsThatAreMissing) {
   EXPECT_HAS(error_of([&] { task("photo", {"sketch"}); }), "has no 'sketch'; it has");
   test::remove_folder(file("photo"));
   put_file(file("1.png"), "");
-  EXPECT_HAS(error_of([&] { task(folder_.filename().string(), {}); }), "has images without a label");
+  EXPECT_HAS(error_of([&] { task(folder_.filename().c_str(), {}); }), "has images without a label");
 }
 
 // ---------------------------------------------------------------------------------------------------------

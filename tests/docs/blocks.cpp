@@ -90,7 +90,7 @@ const torch::Device device = torch::kCPU;
   #include <tpgm/train/image_setup.h>
 
   tpgm::Dataset data("domainnet");
-  auto task = tpgm::make_task(data, "real", {"real", "sketch"}, tpgm::SplitOptions());
+  auto task = tpgm::make_task(data, {"real"}, {"real", "sketch"}, tpgm::SplitOptions());
   auto transforms = tpgm::image_transforms(loaded);   // of load_classifier(): the model's preprocessing
   tpgm::Loader loader(task.train, transforms.train,
                       transforms.loader.batch_size(256).workers(8).shuffle(true).device(device));

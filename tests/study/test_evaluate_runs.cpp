@@ -118,6 +118,37 @@ TEST_F(EvaluateRuns, TakesTheClassesOfARunFromItsCheckpoint) {
   EXPECT_EQ(rows[0].tests->front().subset.size(), 12);
 }
 
+// An older run is evaluated on the data that it has: what a new run may not have is a note.
+TEST_F(EvaluateRuns, NotesWhatOlderVersionsLetPass) {
+  const auto images = folder_ / "run-data", run = folder_ / "run";
+  for (const char* file : {"home/bars/1.png", "home/dots/1.png", "away/bars/1.png", "away/Dots/1.png"})
+    test::put_file(images / file, "");
+  test::write_run(
+      run, {{"data-dir", images.string()}, {"model", test::kTinyVit}, {"train", "home"}, {"test", "away"}});
+  test::save_classifier(*test::constant_classifier({0, 1, 2}), run / "best.safetensors",
+                        {"Dots", "bars", "dots"});
+  const auto opened = [&](const Settings& given, std::string& said) {
+    auto rows = rows_to_evaluate({run.string()}, given, nullptr);
+    open_tests(rows, "", [&](const std::string& text) { said += text + "\n"; });
+    return *rows[0].tests;
+  };
+  std::string said;
+  const auto tests = opened({}, said);
+  ASSERT_EQ(tests.size(), 1U);
+  EXPECT_EQ(tests[0].name, "away");
+  EXPECT_HAS(said, "the test set home is empty: 20 % of classes of 1 image is none");
+  EXPECT_HAS(said, "class 'Dots' of 'away' and 'dots' of 'home' differ only in case, and are two classes\n");
+  // The same without a run, if the training domain is given.
+  said.clear();
+  auto rows = rows_to_evaluate({(run / "best.safetensors").string()},
+                               {{"data-dir", images.string()}, {"train", "home"}, {"test", "away"}}, nullptr);
+  open_tests(rows, "", [&](const std::string& text) { said += text + "\n"; });
+  EXPECT_EQ(rows[0].tests->size(), 1U);
+  EXPECT_HAS(said, "the test set home is empty");
+  EXPECT_HAS(error_of([&] { opened({{"test", ""}}, said); }),
+             "[open_tests] there are no images to test on: ");
+}
+
 TEST_F(EvaluateRuns, ScoresOverTheClassesThatOccur) {
   std::filesystem::remove_all(data() / "away" / "a");
   const auto rows = evaluated({checkpoint({"a", "b", "c"})}, {{"classes", "subset"}});

@@ -174,6 +174,35 @@ TEST_F(Tables, AreScaledDown) {
   EXPECT_EQ(whole, same);
 }
 
+// Each test is thinned once. What is held out for a test is a share of the images that are used.
+TEST_F(Tables, AreScaledDownWithTheirTests) {
+  const auto write = [&](const std::string& part, int count) {
+    for (const char* name : {"bars", "dots"}) {
+      for (int i = 0; i < count; ++i)
+        test::put_file(folder_ / "domains" / part / name / fmt::format("{:02}.png", i), "");
+    }
+  };
+  write("art", 100);
+  write("photo/train", 100);
+  write("photo/test", 30);
+  options_.given = {{"data-dir", (folder_ / "domains").string()}, {"train", "photo"}, {"test", "art"}};
+  options_.rows = {"Fine-tuning"};
+  const auto size = [&](double scale) {
+    options_.scale = scale;
+    DataSizes sizes;
+    return sizes.of(plan().example());
+  };
+  EXPECT_EQ(size(1).tests, 60 + 200);
+  EXPECT_EQ(size(0.5).tests, 30 + 100);
+  EXPECT_EQ(size(0.1).tests, 6 + 20);
+  EXPECT_EQ(size(1).train, 160);
+  EXPECT_EQ(size(0.5).train, 80);
+  options_.given["train"] = "art";
+  options_.given["test"] = "photo";
+  EXPECT_EQ(size(1).tests, 40 + 60);
+  EXPECT_EQ(size(0.5).tests, 40 / 4 + 30);
+}
+
 TEST_F(Tables, CostIsAskedWithoutATrace) {
   const auto mini = plan();
   DataSizes sizes;

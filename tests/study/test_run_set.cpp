@@ -40,6 +40,15 @@ TEST_F(RunSets, GroupBySeedAndWhatDoesNotMatter) {
   EXPECT_EQ(set.rows[0].scores.at(1).values, (std::vector<double>{40, 50}));
 }
 
+TEST_F(RunSets, GroupByTheDataSetsOfTestsHoweverTheyAreGiven) {
+  const std::string data = (folder_ / "data").string(), far = (folder_ / "far").string();
+  fs::create_directories(data);
+  fs::create_directories(far);
+  run("old", {{"seed", "0"}, {"data-dir", data}, {"test", "far=../far"}});
+  run("new", {{"seed", "1"}, {"data-dir", data}, {"test", "far=" + far}});
+  EXPECT_EQ(load().rows.size(), 1);
+}
+
 TEST_F(RunSets, AreNamedAndOrderedAsMethodsAre) {
   run("1", {{"method", "spd"}});
   run("2", {{"method", "tpgm"}, {"mu", "0.1"}});

@@ -45,6 +45,12 @@ TEST_F(Sweeps, AreAllCombinationsForAllSeeds) {
   EXPECT_EQ(jobs[7].settings.at("output"), (folder_ / "out" / jobs[7].name).string());
   // A recipe is written for each run, and paths in it would be relative to that.
   EXPECT_EQ(jobs[7].settings.at("data-dir"), (fs::current_path() / "data").string());
+  auto elsewhere = recipe({});
+  fs::create_directories(folder_ / "far");
+  fs::create_directories(folder_ / "data");
+  elsewhere.settings["data-dir"] = (folder_ / "data").string();
+  elsewhere.settings["test"] = "home,far=../far";
+  EXPECT_EQ(expand(elsewhere)[0].settings.at("test"), "home,far=" + (folder_ / "far").string());
   EXPECT_EQ(expand(recipe({})).size(), 1);
   EXPECT_EQ(expand(recipe({})).front().name, "seed=0");
   // A path is a value like others, but no name of a folder.
@@ -107,6 +113,26 @@ TEST_F(Sweeps, NeedSelectionDataBeforeTheyBegin) {
   EXPECT_HAS(error_of([&] { check_choosable(expand(sweep), sizes); }), "no selection data to choose between");
   sweep.sweep = {"method=ft,lp"};  // one combination for each
   check_choosable(expand(sweep), sizes);
+}
+
+// Versions that did not write absolute paths left those of tests as they were given.
+TEST_F(Sweeps, OfOlderVersionsAreTheSameRuns) {
+  const std::string data = (folder_ / "data").string(), far = (folder_ / "far").string();
+  fs::create_directories(data);
+  fs::create_directories(far);
+  auto sweep = recipe({});
+  sweep.settings["data-dir"] = data;
+  sweep.settings["test"] = "far=../far";
+  const auto jobs = expand(sweep);
+  auto options = test::by_script(test::finishing_script());
+  run_sweep(jobs, options);
+  const fs::path file = jobs[0].settings.at("output") + ".toml";
+  std::string text = test::read_bytes(file);
+  ASSERT_NE(text.find(far), std::string::npos);
+  text.replace(text.find(far), far.size(), "../far");
+  test::put_file(file, text);
+  options.process = [](const RunStart&) -> Process { throw std::logic_error("a finished run was repeated"); };
+  EXPECT_EQ(run_sweep(jobs, options).failed(), 0);
 }
 
 TEST_F(Sweeps, MakeRunsAndTables) {

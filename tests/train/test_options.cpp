@@ -229,6 +229,30 @@ TEST_F(Recipes, TakeOverFromTheirBase) {
   EXPECT_HAS(error_of([&] { load_recipe(folder_ / "recipe.toml"); }), "each other's base");
 }
 
+TEST_F(Recipes, TrainOnOneDomainOrSeveral) {
+  EXPECT_EQ(read("train = \"real\"\n").train, std::vector<std::string>{"real"});
+  EXPECT_EQ(read("train = [\"art\", \"photo\"]\n").train, (std::vector<std::string>{"art", "photo"}));
+  EXPECT_TRUE(read("train = \"\"\n").train.empty());  // as version 0.1.0 wrote it
+}
+
+TEST_F(Recipes, FindTestsBesideThem) {
+  const std::string tests = "test = [\"home\", \"s=sketches\", \"v=../elsewhere\"]\n";
+  fs::create_directories(folder_ / "sketches");
+  const std::string found = "home,s=" + (folder_ / "sketches").string() + ",v=../elsewhere";
+  EXPECT_EQ(load_recipe(recipe(tests)).settings.at("test"), found);
+  // A base says it of its own folder.
+  fs::create_directories(folder_ / "below" / "sketches");
+  recipe(tests, "common.toml");
+  write_file(folder_ / "below" / "recipe.toml", "base = \"../common.toml\"\n");
+  EXPECT_EQ(load_recipe(folder_ / "below" / "recipe.toml").settings.at("test"), found);
+  // A run of an older version means `data-dir`, whatever is beside its recipe.
+  std::string run = read_text(fs::path(TPGM_TEST_DATA) / "study/run-0.1.0/finished/recipe.toml").value();
+  const std::string before = "test = [\"away\"]\n";
+  ASSERT_NE(run.find(before), std::string::npos);
+  run.replace(run.find(before), before.size(), tests);
+  EXPECT_EQ(load_recipe(recipe(run)).settings.at("test"), "home,s=sketches,v=../elsewhere");
+}
+
 // That version had no warm-up of the moving average, and wrote every key that it knew.
 TEST_F(Recipes, OfVersion010KeepTheirMeaning) {
   const fs::path run = fs::path(TPGM_TEST_DATA) / "study" / "run-0.1.0" / "finished";

@@ -9,6 +9,8 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
@@ -18,6 +20,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm::test_setup {
 namespace {
@@ -226,6 +229,12 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
   EXPECT_EQ(decided.crop_pct, 0.875);
   EXPECT_EQ(decided.interpolation, Interpolation::kBicubic);
   EXPECT_EQ(decided.mean.size(), 3U);
+  EXPECT_TRUE(decided.train.empty());
+  fs::create_directories(folder_ / "far");
+  fs::rename(data() / "dog", folder_ / "far" / "dog");
+  fs::copy(folder_ / "far" / "dog", data() / "dog");
+  const RunSetup with_test = prepare({{"test", "far=../far"}});
+  EXPECT_EQ(with_test.options.test, Names{"far=" + (folder_ / "far").string()});
   EXPECT_TRUE(decided.method_options.empty());  // `head` and `lp_steps` are the loop's
   const RunSetup tpgm = prepare({{"method", "tpgm"}, {"mu", "0.5"}});
   EXPECT_EQ(tpgm.options.method_options.at("mu"), "0.5");
@@ -285,20 +294,43 @@ TEST_F(DataSetup, RefusesClassesThatDifferInCase) {
   write_file(folder_ / "list", "cat\ndog\nDog\n");
   EXPECT_TRUE(
       has_note(open({{"class-list", (folder_ / "list").string()}}), "'dog' and 'Dog' differ only in case"));
+  // An older run has a note.
+  const auto o = options({});
+  const auto older = open_data(o, open_dataset(o, DataUse::kOlderRun), DataUse::kOlderRun);
+  const std::string note = "'" + folder_.string() +
+                           "': class 'Dog' of 'sketch' and 'dog' of 'photo' differ only in case, and are two "
+                           "classes";
+  EXPECT_EQ(older.warnings, Names{note});
+  EXPECT_TRUE(has_note(older, note));
   add("photo/Dog", 5);  // a part with both means it
   EXPECT_TRUE(has_note(open(), "the classes 'Dog' and 'dog' differ only in case"));
+  EXPECT_TRUE(open().warnings.empty());
 }
 
 TEST_F(DataSetup, SaysWhyASetIsEmpty) {
-  const std::string few = error_of([&] { open({{"fraction", "0.01"}}); });
+  const std::string few = error_of([&] { open({{"fraction", "0.01"}, {"test", ""}}); });
   EXPECT_HAS(
       few, "[open_data] the test set photo is empty: `fraction` 0.01 of classes of 30 images leaves too few");
   EXPECT_HAS(few, "to hold out 20 %; raise `fraction`, or give the data set a split 'test'");
   test::remove_folder(folder_ / "photo");
   add("photo/cat", 1);
   add("photo/dog", 1);
-  EXPECT_HAS(error_of([&] { open(); }),
+  EXPECT_HAS(error_of([&] { open({{"test", ""}}); }),
              "the test set photo is empty: 20 % of classes of 1 image is none; add");
+  // With another test, and in older runs, it is left out.
+  const std::string note =
+      "the test set photo is empty: 20 % of classes of 1 image is none; add images, or give the data set a "
+      "split 'test'; it is left out";
+  const auto left_out = open({{"id", "photo"}});
+  ASSERT_EQ(left_out.tests.size(), 1U);
+  EXPECT_EQ(left_out.tests[0].name, "sketch");
+  EXPECT_FALSE(left_out.tests[0].id);
+  EXPECT_EQ(left_out.warnings, Names{note});
+  EXPECT_TRUE(has_note(left_out, note));
+  const auto older = open_data(options({{"test", ""}}), Names{}, DataUse::kOlderRun);
+  EXPECT_TRUE(older.tests.empty());
+  EXPECT_EQ(older.warnings, Names{note});
+  EXPECT_EQ(older.train.size(), 2);
 
   // With a test of its own, radius data are the first that are missing.
   add("photo/train/cat", 30);
@@ -331,6 +363,111 @@ TEST_F(DataSetup, ReportsImagesThatAreNotRead) {
   fs::rename(folder_ / "other", folder_.string() + "-other");
   EXPECT_TRUE(has_note(open({{"test", "far=" + folder_.string() + "-other"}}), "is not read: 1 .bmp"));
   test::remove_folder(folder_.string() + "-other");
+}
+
+TEST_F(DataSetup, TrainsOnSeveralDomains) {
+  for (const char* name : {"cat", "dog"}) add(std::string("art/") + name, 20);
+  const auto data = open({{"train", "photo,art"}, {"test", "art,sketch"}});
+  ASSERT_EQ(data.tests.size(), 3U);
+  for (const auto& [i, name, id, size] :
+       {std::tuple{0U, "photo", true, 12}, {1U, "art", true, 8}, {2U, "sketch", false, 16}}) {
+    EXPECT_EQ(data.tests[i].name, name);
+    EXPECT_EQ(data.tests[i].id, id) << name;
+    EXPECT_EQ(data.tests[i].subset.size(), size) << name;
+  }
+  EXPECT_EQ(data.train.size(), 36 + 24);  // less 12, 6 and 6 of 60, and 8, 4 and 4 of 40
+  for (const char* note : {"train: photo, ", "train: art, ", "train: 2 domains, ",
+                           "radius: 10 % held out of art, 4 images", "test photo (ID): photo, 12 images",
+                           "test art (ID): art, 8 images", "test sketch (OOD): sketch, 16 images"})
+    EXPECT_TRUE(has_note(data, note)) << note;
+  // The images of each domain are those of a run on it alone.
+  const auto places = [](const SampleSubset& subset) {
+    Names result;
+    for (const int64_t i : subset.indices) result.push_back(subset.samples->place(i));
+    return result;
+  };
+  const auto photo = open({{"train", "photo"}}), art = open({{"train", "art"}});
+  auto expected = places(photo.train), second = places(art.train);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(places(data.train), expected);
+  EXPECT_EQ(places(data.tests[1].subset), places(art.tests[0].subset));
+
+  // One set for radii and selection is of the images of both.
+  const auto shared = open({{"train", "photo,art"}, {"share-validation", "true"}});
+  EXPECT_EQ(shared.radius.size(), data.radius.size() + data.selection.size());
+  EXPECT_EQ(shared.selection.indices, shared.radius.indices);
+
+  EXPECT_EQ(open({{"train", "photo,art"}, {"id", "sketch"}}).tests[2].id, true);
+  EXPECT_HAS(error_of([&] { open({{"train", "photo,arts"}}); }), "has no 'arts'; it has");
+  EXPECT_HAS(error_of([&] { open({{"train", "photo,arts"}}); }), "Did you mean 'art'?");
+  EXPECT_HAS(error_of([&] { open({{"train", "photo,photo"}}); }), "are of one domain");
+}
+
+TEST_F(DataSetup, FingerprintsTellRunsApart) {
+  for (const char* name : {"cat", "dog"}) add(std::string("art/") + name, 30);  // with the names of photo
+  const auto of = [&](const std::string& train) { return fingerprint_of(open({{"train", train}})); };
+  const std::set<std::string> different = {of("photo,art"), of("art,photo"), of("photo"), of("photo,sketch")};
+  EXPECT_EQ(different.size(), 4U);
+  // What version 0.1.0 wrote for a run on one domain: sizes, names and labels.
+  const auto data = open();
+  std::string text;
+  for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
+    text += std::to_string(subset->size()) + ";";
+    for (const int64_t i : subset->indices) {
+      text += subset->samples->name(i);
+      text += ":" + std::to_string(subset->samples->label(i)) + ";";
+    }
+  }
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  EXPECT_EQ(fingerprint_of(data), fmt::format("{:016x}", hash));
+}
+
+TEST_F(DataSetup, FindsTestsFromTheWorkingFolderOrTheData) {
+  const fs::path outside = folder_.string() + "-outside", before = fs::current_path();
+  for (const char* place : {"work/near", "deep/target", "deep/beside"})
+    test::write_image(outside / place / "cat/1.png", 1, 8, 8);
+  test::write_image(folder_.string() + "-far/cat/1.png", 1, 8, 8);
+  fs::create_directory_symlink(outside / "deep/target", outside / "work/link");
+  fs::current_path(outside / "work");
+  const std::string far = "../" + folder_.filename().string() + "-far";
+  const auto where = [&](const std::string& test) {
+    return open({{"test", test}}).tests[1].subset.samples->place(0);
+  };
+  EXPECT_EQ(where("x=near"), (outside / "work/near/cat/1.png").string());
+  EXPECT_EQ(where("x=" + far), folder_.string() + "-far/cat/1.png");  // from `data-dir`
+  // Behind a link `..` is the parent of its target.
+  EXPECT_TRUE(fs::equivalent(where("x=link/../beside"), outside / "deep/beside/cat/1.png"));
+  EXPECT_EQ(absolute_tests({"photo", "x=near", "y=link/../beside", "z=nowhere", "w=near/../near"},
+                           test_folders(folder_.string())),
+            (Names{"photo", "x=" + (outside / "work/near").string(),
+                   "y=" + (outside / "work/link/../beside").string(), "z=nowhere",
+                   "w=" + (outside / "work/near").string()}));
+  const std::string error = error_of([&] { open({{"test", "x=nowhere"}}); });
+  EXPECT_HAS(error, "`test` x: there is neither '" + (outside / "work/nowhere").string() + "' nor '" +
+                        (folder_ / "nowhere").string() +
+                        "'; paths are relative to the working folder, or else");
+  EXPECT_HAS(error_of([&] { open({{"test", "x=/nowhere"}}); }), "`test` x: there is no '/nowhere'");
+  EXPECT_HAS(error_of([&] { open({{"test", "x="}}); }), "`test` x=: a path is missing");
+  EXPECT_HAS(error_of([&] { open({{"test", "near"}}); }), "another data set is NAME=PATH: `test` near=near");
+
+  // With both, the working folder has precedence, which a note says.
+  test::write_image(outside / "work/sketch/cat/1.png", 1, 8, 8);
+  const auto both = open({{"test", "x=sketch"}});
+  EXPECT_EQ(both.tests[1].subset.size(), 1);
+  EXPECT_TRUE(has_note(both, "test x: '" + (outside / "work/sketch").string() + "' is used, and not '" +
+                                 (folder_ / "sketch").string() + "' below `data-dir`"));
+  // Entries are separated by commas, so a path with one stays relative.
+  fs::rename(outside / "work/near", outside / "work/a,b");
+  fs::create_directory_symlink("a,b", outside / "work/near");
+  fs::create_directories(outside / "c,d");
+  EXPECT_EQ(absolute_tests({"x=near"}, {outside / "c,d" / "../work"}),
+            Names{"x=" + (outside / "work/near").string()});
+  fs::rename(outside / "work", outside / "w,k");
+  EXPECT_EQ(absolute_tests({"x=near"}, {outside / "w,k"}), Names{"x=near"});
+  fs::current_path(before);
+  test::remove_folder(outside);
+  test::remove_folder(folder_.string() + "-far");
 }
 
 TEST_F(DataSetup, NotesTestsThatAreTooSmallOnce) {

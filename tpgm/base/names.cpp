@@ -20,10 +20,10 @@ constexpr size_t kLongest = 256;  // bytes of names that are compared; longer on
 // In lower case, with one '\x80' for each letter that is not ASCII.
 std::string folded(const std::string& text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : lower(text)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x80)
-      result += static_cast<char>(std::tolower(byte));
+      result += c;
     else if (byte >= 0xc0)  // the first byte of a letter
       result += '\x80';
   }
@@ -64,6 +64,13 @@ bool is_ascii(const std::string& text) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
 
 bool matches(const std::string& glob, const std::string& name) {
   return fnmatch(glob.c_str(), name.c_str(), 0) == 0;

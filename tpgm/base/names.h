@@ -6,6 +6,9 @@
 
 namespace tpgm {
 
+/// In lower case: ASCII letters change, and no other bytes.
+std::string lower(std::string text);
+
 /// True if the whole of `name` matches the shell pattern `glob` (`*` crosses dots: 'head.*' is all of the
 /// head).
 bool matches(const std::string& glob, const std::string& name);

@@ -11,6 +11,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/sources/folder.h"
 #include "tpgm/io/file.h"
@@ -82,7 +83,7 @@ void match_classes(Samples& samples, const std::vector<std::string>& classes) {
   std::vector<int32_t> labels;
   for (const auto& name : samples.classes) {
     if (by_position) {
-      const auto position = std::stol(name);
+      const int64_t position = parse_number<int64_t>(name).value();
       TORCH_CHECK(position < static_cast<int64_t>(classes.size()), "class ", position, " of '",
                   printable(samples.title()), "' is not one of ", classes.size(),
                   " classes (they count from 0)");

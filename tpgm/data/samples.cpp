@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/formats/format.h"
 
@@ -67,7 +68,36 @@ std::string read_file(const std::filesystem::path& path, const Samples::Extent* 
 
 }  // namespace
 
+bool Samples::in_files() const {
+  return entries_->extents.empty() &&
+         std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->in_files(); });
+}
+
+Samples Samples::joined(std::vector<std::shared_ptr<const Samples>> parts) {
+  Samples all;
+  for (const auto& part : parts) {
+    TORCH_CHECK(part->classes == parts.front()->classes, "[Samples::joined] '", printable(part->title()),
+                "' has other classes than '", printable(parts.front()->title()), "'");
+    all.domain += (all.domain.empty() ? "" : ", ") + part->title();
+    all.labels_.insert(all.labels_.end(), part->labels_.begin(), part->labels_.end());
+    all.ends_.push_back(all.size());
+  }
+  if (!parts.empty()) all.classes = parts.front()->classes;
+  all.parts_ = std::move(parts);
+  return all;
+}
+
+std::pair<const Samples*, int64_t> Samples::in_part(int64_t i) const {
+  const auto part = std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin();
+  const auto at = static_cast<size_t>(part);
+  return {parts_.at(at).get(), i - (at == 0 ? 0 : ends_[at - 1])};
+}
+
 std::string_view Samples::name(int64_t i) const {
+  if (!parts_.empty()) {
+    const auto [part, place] = in_part(i);
+    return part->name(place);
+  }
   const auto at = static_cast<size_t>(i);
   const auto& ends = entries_->ends;
   const uint64_t begin = at == 0 ? 0 : ends[at - 1];
@@ -75,11 +105,19 @@ std::string_view Samples::name(int64_t i) const {
 }
 
 std::string Samples::place(int64_t i) const {
+  if (!parts_.empty()) {
+    const auto [part, in_it] = in_part(i);
+    return part->place(in_it);
+  }
   if (in_files()) return (root_ / name(i)).string();
   return fmt::format("{}: {}", (*shards_)[entries_->extents[static_cast<size_t>(i)].shard].string(), name(i));
 }
 
 std::string Samples::read(int64_t i) const {
+  if (!parts_.empty()) {
+    const auto [part, place] = in_part(i);
+    return part->read(place);
+  }
   if (in_files()) return read_file(root_ / name(i), nullptr);
   const Extent& extent = entries_->extents[static_cast<size_t>(i)];
   return read_file((*shards_)[extent.shard], &extent);
@@ -141,14 +179,14 @@ bool is_image_name(std::string_view name) { return has_image_suffix(name); }
 bool all_numbers(const std::vector<std::string>& names) {
   return std::all_of(names.begin(), names.end(), [](const auto& name) {
     const bool digits = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-    return digits && name.size() < 10 && std::stol(name) < kMostClasses;
+    return digits && name.size() < 10 && parse_number<int64_t>(name) < kMostClasses;
   });
 }
 
 void sort_classes(std::vector<std::string>& names) {
   if (all_numbers(names)) {
     std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
-      return std::pair(std::stol(a), a) < std::pair(std::stol(b), b);
+      return std::pair(parse_number<int64_t>(a), a) < std::pair(parse_number<int64_t>(b), b);
     });
   } else {
     std::sort(names.begin(), names.end());

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tpgm {
@@ -39,9 +40,14 @@ class Samples {
   /// Reads the encoded image. Throws Malformed if it cannot be read.
   std::string read(int64_t i) const;
   /// Whether each image is a file of its own, whose path is place().
-  bool in_files() const { return entries_->extents.empty(); }
+  bool in_files() const;
   /// Domain and split: "real/train", "sketch", "train".
   std::string title() const;
+
+  /// All images of `parts`, in that order, with the classes of the first, which the others must have, too.
+  static Samples joined(std::vector<std::shared_ptr<const Samples>> parts);
+  /// What joined() joined; else empty.
+  const std::vector<std::shared_ptr<const Samples>>& parts() const { return parts_; }
 
   // For sources, which fill in the samples:
   void set_root(std::filesystem::path root) { root_ = std::move(root); }
@@ -54,6 +60,9 @@ class Samples {
   void relabel(const std::vector<int32_t>& labels, std::vector<std::string> names);
 
  private:
+  std::pair<const Samples*, int64_t> in_part(
+      int64_t i) const;  // of joined samples: the part, the place in it
+
   std::filesystem::path root_;
   std::shared_ptr<const std::vector<std::filesystem::path>> shards_;
   // What does not depend on the classes, and is shared by copies.
@@ -65,6 +74,8 @@ class Samples {
   Entries& own_entries();  // copies them if another object shares them
   std::shared_ptr<Entries> entries_ = std::make_shared<Entries>();
   std::vector<int32_t> labels_;
+  std::vector<std::shared_ptr<const Samples>> parts_;
+  std::vector<int64_t> ends_;  // of the parts
 };
 
 /// Sets domain and split from folders: "real/train" and "train/real" are the split "train" of the domain

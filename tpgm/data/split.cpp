@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
@@ -136,50 +137,102 @@ void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*
   }
 }
 
-TaskData make_task(const Dataset& data, const std::string& train, const std::vector<std::string>& tests,
-                   const SplitOptions& options) {
-  TaskData task;
-  const auto source = data.part(train, Role::kTrain);
-  TORCH_CHECK(
-      std::none_of(source->labels().begin(), source->labels().end(), [](auto label) { return label < 0; }),
-      "[make_task] '", train,
-      "' has images without a label; training needs class folders, a list or labelled shards");
-  const auto own_radius = data.find(source->domain, "radius"),
-             own_selection = data.find(source->domain, "selection");
-  SplitOptions shares = options;
-  if (own_radius) shares.radius(0);
-  if (own_selection) shares.selection(0);
-  // The training domain is tested on a part that is held out of it, unless it has one.
-  const auto test_part = [&](const std::string& name) {
-    const bool own = name == train || name == source->domain;
-    for (const char* split : {"test", "val", "validation"}) {
-      if (const auto part = data.find(source->domain, split); own && part) return part;
-    }
-    return own ? source : data.part(name, Role::kTest);
-  };
-  bool tests_itself = false;
-  for (const auto& name : tests) tests_itself |= test_part(name) == source;
-  if (!tests_itself) {
-    shares.test(0);
-  } else if (shares.test() == 0) {
-    shares.test(0.2);
+std::vector<Dataset::Part> training_parts(const Dataset& data, const std::vector<std::string>& names) {
+  std::vector<Dataset::Part> parts;
+  for (const auto& name : names) {
+    const auto part = data.part(name, Role::kTrain);
+    for (size_t i = 0; i < parts.size(); ++i)
+      TORCH_CHECK(part->domain != parts[i]->domain, "[training_parts] '", printable(names[i]), "' and '",
+                  printable(name), "' are of one domain; train on each domain once");
+    TORCH_CHECK(
+        std::none_of(part->labels().begin(), part->labels().end(), [](auto label) { return label < 0; }),
+        "[training_parts] '", printable(name),
+        "' has images without a label; training needs class folders, a list or labelled shards");
+    parts.push_back(part);
   }
-  Split made = split(source, shares);
+  return parts;
+}
+
+DomainSplit split_domain(const Dataset& data, const Dataset::Part& source, const SplitOptions& options) {
+  DomainSplit result;
+  result.shares = options;
+  result.own_radius = data.find(source->domain, "radius");
+  result.own_selection = data.find(source->domain, "selection");
+  for (const char* split : {"test", "val", "validation"}) {
+    if (!result.own_test) result.own_test = data.find(source->domain, split);
+  }
+  if (result.own_test == source) result.own_test = nullptr;
+  if (result.own_radius) result.shares.radius(0);
+  if (result.own_selection) result.shares.selection(0);
+  if (result.own_test) result.shares.test(0);
+  Split made = split(source, result.shares);
+  const auto or_own = [](const Dataset::Part& own, SampleSubset& held_out) {
+    return own ? all_of(own) : std::move(held_out);
+  };
+  result.train = std::move(made.train);
+  result.radius = or_own(result.own_radius, made.radius);
+  result.selection = or_own(result.own_selection, made.selection);
+  result.test = or_own(result.own_test, made.test);
+  return result;
+}
+
+TaskData make_task(const Dataset& data, const std::vector<std::string>& train,
+                   const std::vector<std::string>& tests, const SplitOptions& options) {
+  TORCH_CHECK(!train.empty(), "[make_task] there is no domain to train on");
+  TaskData task;
+  const auto sources = training_parts(data, train);
+  // The training domain that a test is of, or the number of them.
+  const auto domain_of = [&](const std::string& test) {
+    size_t i = 0;
+    while (i < train.size() && test != train[i] && test != sources[i]->domain) ++i;
+    return i;
+  };
+  std::vector<DomainSplit> domains;
+  for (size_t i = 0; i < train.size(); ++i) {
+    const bool tested =
+        std::any_of(tests.begin(), tests.end(), [&](const auto& test) { return domain_of(test) == i; });
+    const double share = options.test() == 0 ? kTestShare : options.test();
+    domains.push_back(split_domain(data, sources[i], SplitOptions(options).test(tested ? share : 0)));
+  }
+
   const auto say = [&](const char* what, const SampleSubset& subset, double share) {
     const std::string from = share > 0 ? fmt::format("{:.3g} % held out of ", 100 * share) : "";
     task.notes.push_back(
         fmt::format("{}: {}{}, {}", what, from, subset.samples->title(), counted(subset.size(), "image")));
   };
-  task.train = std::move(made.train);
-  task.radius = own_radius ? all_of(own_radius) : std::move(made.radius);
-  task.selection = own_selection ? all_of(own_selection) : std::move(made.selection);
-  say("train", task.train, 0);
-  say("radius", task.radius, shares.radius());
-  say("selection", task.selection, shares.selection());
+  std::map<std::vector<Dataset::Part>, Dataset::Part> joined;  // sets of the same parts share one
+  // The images of all domains; those of one stay what they are.
+  const auto join = [&](const char* what, SampleSubset DomainSplit::*set,
+                        double share_of(const SplitOptions&)) {
+    std::vector<Dataset::Part> parts;
+    for (const auto& domain : domains) {
+      say(what, domain.*set, share_of(domain.shares));
+      parts.push_back((domain.*set).samples);
+    }
+    if (domains.size() == 1) return domains.front().*set;
+    auto& all = joined[parts];
+    if (!all) all = std::make_shared<const Samples>(Samples::joined(parts));
+    SampleSubset result{all, {}};
+    int64_t begin = 0;
+    for (const auto& domain : domains) {
+      for (const int64_t i : (domain.*set).indices) result.indices.push_back(begin + i);
+      begin += (domain.*set).samples->size();
+    }
+    task.notes.push_back(fmt::format("{}: {}, {}", what,
+                                     counted(static_cast<int64_t>(domains.size()), "domain"),
+                                     counted(result.size(), "image")));
+    return result;
+  };
+  task.train = join("train", &DomainSplit::train, [](const SplitOptions&) { return 0.0; });
+  task.radius =
+      join("radius", &DomainSplit::radius, [](const SplitOptions& shares) { return shares.radius(); });
+  task.selection = join("selection", &DomainSplit::selection,
+                        [](const SplitOptions& shares) { return shares.selection(); });
   for (const auto& name : tests) {
-    const auto part = test_part(name);
-    task.tests.emplace_back(name, part == source ? made.test : all_of(part));
-    say("test", task.tests.back().second, part == source ? shares.test() : 0);
+    const size_t i = domain_of(name);
+    const bool own = i < domains.size();
+    task.tests.emplace_back(name, own ? domains[i].test : all_of(data.part(name, Role::kTest)));
+    say("test", task.tests.back().second, own ? domains[i].shares.test() : 0);
   }
   std::vector<std::pair<std::string, const SampleSubset*>> all = {
       {"train", &task.train}, {"radius", &task.radius}, {"selection", &task.selection}};

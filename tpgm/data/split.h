@@ -46,6 +46,23 @@ struct Split {
 /// the options.
 Split split(const Dataset::Part& samples, const SplitOptions& options);
 
+/// The share of a training domain that is held out for its test, if it has none.
+inline constexpr double kTestShare = 0.2;
+
+/// The parts that these names stand for in training: at most one of each domain. Throws if images of one have
+/// no label.
+std::vector<Dataset::Part> training_parts(const Dataset& data, const std::vector<std::string>& names);
+
+/// The sets of one training domain.
+struct DomainSplit {
+  SampleSubset train, radius, selection, test;
+  SplitOptions shares;  ///< what was held out: 0 where the domain has a split of its own
+  Dataset::Part own_radius, own_selection, own_test;  ///< the splits of its own, or null
+};
+/// Splits a part as split() does, but uses the splits DOMAIN/radius, DOMAIN/selection and DOMAIN/test (or
+/// val, or validation) of its domain if the data set has them.
+DomainSplit split_domain(const Dataset& data, const Dataset::Part& source, const SplitOptions& options);
+
 /// The images of an experiment.
 struct TaskData {
   SampleSubset train, radius, selection;
@@ -55,10 +72,12 @@ struct TaskData {
 };
 
 /// Uses the data set's own splits if it has them: DOMAIN/train, DOMAIN/radius, DOMAIN/selection and
-/// DOMAIN/test. Missing splits of the training domain are held out from its training images by `options`; a
-/// test split gets the share options.test, or 0.2 if that is 0. Throws if a file is in two of the subsets.
-TaskData make_task(const Dataset& data, const std::string& train, const std::vector<std::string>& tests,
-                   const SplitOptions& options);
+/// DOMAIN/test. Missing splits of a training domain are held out from its training images by `options`; a
+/// test split gets the share options.test, or kTestShare if that is 0, if the domain is among `tests`. Each
+/// domain is split as if it were alone, and their images are joined. Throws if a file is in two of the
+/// subsets.
+TaskData make_task(const Dataset& data, const std::vector<std::string>& train,
+                   const std::vector<std::string>& tests, const SplitOptions& options);
 
 /// Throws c10::Error, naming an image, if two of the subsets share one, or one has it twice.
 void check_disjoint(const std::vector<std::pair<std::string, const SampleSubset*>>& subsets);

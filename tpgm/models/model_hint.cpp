@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <regex>
 #include <string_view>
 #include <utility>
@@ -77,7 +76,7 @@ std::string vit_of(const std::string& name) {
 
 // In lower case, without timm's tag (".openai") and open_clip's suffix.
 std::string plain(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  name = lower(std::move(name));
   name.erase(std::min(name.find('.'), name.size()));
   if (name.ends_with("-quickgelu")) name.erase(name.size() - 10);
   return name;

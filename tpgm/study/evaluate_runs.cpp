@@ -38,11 +38,20 @@ void note(const Say& say, const std::string& text) {
 // The tests of all rows; those with the same options and classes are opened once.
 class Data {
  public:
+  std::set<std::string> warnings;  // on the tests that were opened
+
   Tests tests(const Row& row, const std::vector<std::string>& classes) {
     const auto& o = row.options;
     auto& found = opened_[{row.of_a_run, only(to_settings(o), Trait::kData), classes}];
     if (!found) {
-      auto tests = row.of_a_run ? open_data(o, classes).tests : open_tests(o, classes);
+      std::vector<TestSet> tests;
+      if (row.of_a_run || !o.train.empty()) {
+        auto data = open_data(o, classes, DataUse::kOlderRun);
+        tests = std::move(data.tests);
+        warnings.insert(data.warnings.begin(), data.warnings.end());
+      } else {
+        tests = open_tests(o, classes);
+      }
       std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return test.id; });
       found = std::make_shared<const std::vector<TestSet>>(std::move(tests));
     }
@@ -228,7 +237,11 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
   }
   check_comparable(rows);
   const auto& first = *rows.front().tests;
-  std::set<std::string> notes = {few_images_note(first)};
+  TORCH_CHECK(!first.empty(),
+              "there are no images to test on: ", fmt::format("{}", fmt::join(data.warnings, "; ")),
+              "; `test` adds others");
+  std::set<std::string> notes = std::move(data.warnings);
+  notes.insert(few_images_note(first));
   for (const Row& row : rows) {
     for (const auto& test : *row.tests) notes.insert(test.unread);
   }

@@ -24,6 +24,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/train/progress.h"
 #include "tpgm/train/recipe.h"
+#include "tpgm/train/test_paths.h"
 
 extern char** environ;
 
@@ -36,7 +37,9 @@ fs::path beside(const Job& job, const char* suffix) { return job.settings.at("ou
 
 // What decides a run, in full. What only says how fast it goes may change from one call to the next.
 std::string recipe_text(const Settings& settings) {
-  return to_toml(make_options(without(settings, Trait::kResumable)));
+  auto options = make_options(without(settings, Trait::kResumable));
+  options.test = absolute_tests(options.test, test_folders(options.data_dir));  // older ones may be relative
+  return to_toml(options);
 }
 
 // The first line of `a` that `b` has not.

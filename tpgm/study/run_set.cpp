@@ -19,6 +19,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/recipe.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
@@ -70,6 +71,7 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
 // The options of a run, with those options of its method that its version of the recipe did not have yet.
 TrainOptions options_of(const fs::path& run) {
   auto options = make_options(load_recipe(recipe_of(run)).settings);
+  options.test = absolute_tests(options.test, test_folders(options.data_dir));  // older ones may be relative
   add_method_defaults(options);
   return options;
 }

@@ -18,6 +18,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
@@ -52,6 +53,10 @@ void make_absolute(Settings& settings) {
   for (auto& [key, value] : settings) {
     if (is_path(key, value)) value = fs::absolute(value).lexically_normal().string();
   }
+  const auto tests = settings.find("test"), data_dir = settings.find("data-dir");
+  if (tests == settings.end()) return;
+  const auto folders = test_folders(data_dir == settings.end() ? "" : data_dir->second);
+  tests->second = to_text(absolute_tests(parsed<std::vector<std::string>>(tests->second), folders));
 }
 
 std::string file_name(std::string name) {

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -19,13 +18,12 @@
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr double kTestShare = 0.2;  // of the training domain, if it has no test split
 
 bool has(const std::vector<std::string>& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
@@ -51,30 +49,36 @@ void check_others(const RunData& data) {
   check_disjoint(all);
 }
 
-// "v2=../imagenetv2": a test in a data set of its own.
-std::optional<std::pair<std::string, fs::path>> elsewhere(const std::string& test,
-                                                          const std::string& data_dir) {
-  const size_t at = test.find('=');
-  if (at == std::string::npos) return std::nullopt;
-  const fs::path path = test.substr(at + 1);
-  return std::pair{test.substr(0, at), path.is_absolute() ? path : fs::path(data_dir) / path};
-}
-
 // A test by the path of a data set of its own is the likeliest mistake.
-void check_place(const std::string& test, const std::string& data_dir, const Dataset& data) {
+void check_place(const std::string& test, const Dataset& data) {
   const auto known = [&](const Dataset::Part& part) {
     return part->domain == test || part->title() == test || part->split == test;
   };
   if (std::any_of(data.parts().begin(), data.parts().end(), known) || !fs::is_directory(test)) return;
-  const fs::path path = fs::relative(test, data_dir);
   const fs::path name = fs::absolute(test).lexically_normal();
-  TORCH_CHECK(false, "`test` ", printable(test),
-              ": another data set is NAME=PATH, the path from `data-dir`: `test` ",
-              (name.has_filename() ? name : name.parent_path()).filename().string(), "=", path.string());
+  TORCH_CHECK(false, "`test` ", printable(test), ": another data set is NAME=PATH: `test` ",
+              (name.has_filename() ? name : name.parent_path()).filename().string(), "=", test);
 }
 
-TestSet open_elsewhere(const std::string& name, const fs::path& path,
-                       const std::vector<std::string>& classes) {
+// A data set of its own.
+TestSet open_other(const OtherTest& test, const std::string& data_dir,
+                   const std::vector<std::string>& classes, std::vector<std::string>* notes) {
+  const auto& name = test.name;
+  const auto folders = test_folders(data_dir);
+  const auto places = places_of(test.path, folders);
+  if (places.empty()) {
+    TORCH_CHECK(!test.path.empty(), "`test` ", printable(name),
+                "=: a path is missing, of the form NAME=PATH");
+    TORCH_CHECK(test.path.is_relative() && folders.size() > 1, "`test` ", printable(name), ": there is no '",
+                (folders.front() / test.path).string(), "'");
+    TORCH_CHECK(false, "`test` ", printable(name), ": there is neither '", (folders[0] / test.path).string(),
+                "' nor '", (fs::absolute(folders[1]) / test.path).string(),
+                "'; paths are relative to the working folder, or else to `data-dir`");
+  }
+  const fs::path& path = places.front();
+  if (places.size() > 1 && notes != nullptr)
+    notes->push_back(fmt::format("test {}: '{}' is used, and not '{}' below `data-dir`", printable(name),
+                                 path.string(), places[1].string()));
   const Dataset data(path.string(), DatasetOptions().classes(classes));
   if (data.parts().size() == 1) return {name, all_of(data.parts().front()), false, data.unread_note()};
   for (const char* split : {"test", "val", "validation"}) {
@@ -96,10 +100,12 @@ std::string only_training_part(const Dataset& data) {
   return titles.front();
 }
 
-void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, size_t own) {
-  std::vector<std::string> names;
+// The first `own` tests are those of the training domains. `left_out` are names that may be in `id`, too.
+void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, size_t own,
+             std::vector<std::string> left_out = {}) {
+  std::vector<std::string> names = std::move(left_out);
   for (size_t i = 0; i < tests.size(); ++i) {
-    tests[i].id = id.empty() ? i == own : has(id, tests[i].name);
+    tests[i].id = id.empty() ? i < own : has(id, tests[i].name);
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
@@ -116,11 +122,6 @@ std::vector<bool> classes_with_images(const Samples& samples) {
   return occur;
 }
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 // Pairs of classes whose names differ only in case.
 std::vector<std::pair<size_t, size_t>> alike_classes(const std::vector<std::string>& classes) {
   std::map<std::string, size_t> seen;
@@ -133,10 +134,10 @@ std::vector<std::pair<size_t, size_t>> alike_classes(const std::vector<std::stri
 }
 
 // The parts of a data set are matched by the names of their classes: "Dog" beside "dog" would be two classes,
-// each trained on and tested on in other parts. Parts that have both mean it.
-void check_case(const Dataset& data) {
+// each trained on and tested on in other parts. Parts that have both mean it. Empty if there is no such pair.
+std::string case_trouble(const Dataset& data) {
   const auto pairs = alike_classes(data.classes());
-  if (pairs.empty()) return;
+  if (pairs.empty()) return "";
   std::vector<std::vector<bool>> occur;
   for (const auto& part : data.parts()) occur.push_back(classes_with_images(*part));
   const auto only_in = [&](size_t one, size_t other) {
@@ -146,17 +147,24 @@ void check_case(const Dataset& data) {
   };
   for (const auto& [one, other] : pairs) {
     const auto first = only_in(one, other), second = only_in(other, one);
-    TORCH_CHECK(
-        !first || !second, "[open_dataset] '", data.where(), "': class '", printable(data.classes()[one]),
-        "' of '", printable(first ? first->title() : ""), "' and '", printable(data.classes()[other]),
-        "' of '", printable(second ? second->title() : ""),
-        "' differ only in case, and would be two classes; rename one, or list both with `class-list`");
+    if (first && second)
+      return fmt::format("'{}': class '{}' of '{}' and '{}' of '{}' differ only in case", data.where(),
+                         printable(data.classes()[one]), printable(first->title()),
+                         printable(data.classes()[other]), printable(second->title()));
   }
+  return "";
 }
 
-void add_class_notes(const Dataset& data, RunData& result) {
+void warn(RunData& result, const std::string& text) {
+  result.notes.push_back(text);
+  result.warnings.push_back(text);
+}
+
+void add_class_notes(const Dataset& data, const TrainOptions& options, RunData& result) {
   const auto& classes = data.classes();
-  if (const auto pairs = alike_classes(classes); !pairs.empty())
+  if (const auto trouble = options.class_list.empty() ? case_trouble(data) : ""; !trouble.empty())
+    warn(result, trouble + ", and are two classes");
+  else if (const auto pairs = alike_classes(classes); !pairs.empty())
     result.notes.push_back(fmt::format(
         "'{}': the classes '{}' and '{}' differ only in case{}", data.where(),
         printable(classes[pairs[0].first]), printable(classes[pairs[0].second]),
@@ -189,8 +197,14 @@ void add_class_notes(const Dataset& data, RunData& result) {
 // has one, and `split` a split of the data set that would take its place.
 std::string nothing_held_out(const TrainOptions& options, const Samples& source, double share,
                              const std::string& key, const char* split) {
-  std::vector<int64_t> sizes(source.classes.size());
-  for (const auto label : source.labels()) ++sizes[static_cast<size_t>(label)];
+  std::vector<int64_t> sizes;  // of the classes of each domain
+  const auto count = [&sizes](const Samples& domain) {
+    const size_t begin = sizes.size();
+    sizes.resize(begin + domain.classes.size());
+    for (const auto label : domain.labels()) ++sizes[begin + static_cast<size_t>(label)];
+  };
+  for (const auto& part : source.parts()) count(*part);
+  if (source.parts().empty()) count(source);
   std::erase(sizes, 0);
   const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
   const std::string classes =
@@ -236,42 +250,54 @@ std::string few_images_note(const std::vector<TestSet>& tests) {
                      few.size() == 1 ? "set" : "sets:", fmt::join(few, ", "));
 }
 
-Dataset open_dataset(const TrainOptions& options) {
+Dataset open_dataset(const TrainOptions& options, DataUse use) {
   DatasetOptions given;
   if (!options.class_list.empty()) given.classes(load_class_list(options.class_list));
   Dataset data(options.data_dir, given);
-  if (options.class_list.empty()) check_case(data);
+  const bool checked = use == DataUse::kNewRun && options.class_list.empty();
+  const std::string trouble = checked ? case_trouble(data) : "";
+  TORCH_CHECK(trouble.empty(), "[open_dataset] ", trouble,
+              ", and would be two classes; rename one, or list both with `class-list`");
   return data;
 }
 
-RunData open_data(const TrainOptions& options, const Dataset& data) try {
+RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use) try {
   RunData result;
   result.classes = data.classes();
   if (auto unread = data.unread_note(); !unread.empty()) result.notes.push_back(std::move(unread));
   for (const auto& note : data.notes())
     result.notes.push_back(fmt::format("'{}': {}", options.data_dir, note));
 
-  const std::string train = options.train.empty() ? only_training_part(data) : options.train;
-  const auto source = data.part(train, Role::kTrain);
-  Dataset::Part own;
-  for (const char* split : {"test", "val", "validation"}) {
-    if (!own) own = data.find(source->domain, split);
+  const auto train =
+      options.train.empty() ? std::vector<std::string>{only_training_part(data)} : options.train;
+  const auto sources = training_parts(data, train);
+  std::vector<Dataset::Part> own;  // the tests of the training domains, where they have some
+  std::vector<std::string> own_names;
+  for (const auto& source : sources) {
+    auto& part = own.emplace_back();
+    for (const char* split : {"test", "val", "validation"}) {
+      if (!part) part = data.find(source->domain, split);
+    }
+    own_names.push_back(!source->domain.empty() ? source->domain : part ? part->title() : "test");
   }
-  std::vector<std::string> names = {train};
-  std::string own_name = !source->domain.empty() ? source->domain : own ? own->title() : "test";
+  std::vector<std::string> names = train;
   for (const auto& test : options.test) {
-    if (elsewhere(test, options.data_dir)) continue;
-    check_place(test, options.data_dir, data);
-    const bool is_own = test == train || test == source->domain || (own && test == own->title());
-    if (is_own) own_name = test;
-    if (!is_own) names.push_back(test);
+    if (other_test(test)) continue;
+    check_place(test, data);
+    size_t i = 0;
+    while (i < train.size() && test != train[i] && test != sources[i]->domain &&
+           (!own[i] || test != own[i]->title()))
+      ++i;
+    if (i < train.size())
+      own_names[i] = test;
+    else
+      names.push_back(test);
   }
   auto task = make_task(data, train, names,
                         SplitOptions()
                             .fraction(options.fraction)
                             .radius(options.radius_fraction)
                             .selection(options.selection_fraction)
-                            .test(kTestShare)
                             .seed(static_cast<uint64_t>(options.split_seed)));
   result.train = std::move(task.train);
   result.radius = std::move(task.radius);
@@ -279,53 +305,65 @@ RunData open_data(const TrainOptions& options, const Dataset& data) try {
   for (auto& note : task.notes) {
     if (!note.starts_with("test: ")) result.notes.push_back(std::move(note));  // of which less may be used
   }
-  task.tests.front().first = own_name;
-  for (auto& [name, subset] : task.tests)
+  std::vector<std::string> left_out;
+  std::string empty;
+  for (size_t i = 0; i < task.tests.size(); ++i) {
+    auto& [name, subset] = task.tests[i];
+    if (i < train.size()) {
+      name = own_names[i];
+      if (subset.size() == 0) {
+        empty = fmt::format("the test set {} is empty: {}", printable(name),
+                            nothing_held_out(options, *sources[i], kTestShare, "", "test"));
+        warn(result, empty + "; it is left out");
+        left_out.push_back(name);
+        continue;
+      }
+    }
     result.tests.push_back({name, part_of_test(std::move(subset), options), false, data.unread_note()});
-  TORCH_CHECK(result.tests.front().subset.size() > 0, "the test set ", printable(own_name),
-              " is empty: ", nothing_held_out(options, *source, kTestShare, "", "test"));
+  }
   for (const auto& test : options.test) {
-    if (const auto other = elsewhere(test, options.data_dir)) {
-      result.tests.push_back(open_elsewhere(other->first, other->second, result.classes));
+    if (const auto other = other_test(test)) {
+      result.tests.push_back(open_other(*other, options.data_dir, result.classes, &result.notes));
       auto& [name, subset, id, unread] = result.tests.back();
       subset = part_of_test(std::move(subset), options);
       if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);
     }
   }
+  TORCH_CHECK(!result.tests.empty() || use == DataUse::kOlderRun, empty);
   check_others(result);
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
-  mark_id(result.tests, options.id, 0);
+  mark_id(result.tests, options.id, train.size() - left_out.size(), left_out);
   for (const auto& test : result.tests) {
     result.notes.push_back(fmt::format("test {} ({}): {}, {}", test.name, test.id ? "ID" : "OOD",
                                        test.subset.samples->title(), counted(test.subset.size(), "image")));
   }
   if (auto note = few_images_note(result.tests); !note.empty()) result.notes.push_back(std::move(note));
-  add_class_notes(data, result);
+  add_class_notes(data, options, result);
   return result;
 } catch (...) {
   rethrow_from("open_data");
 }
 
-RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes) try {
-  return open_data(options, Dataset(options.data_dir, DatasetOptions().classes(classes)));
+RunData open_data(const TrainOptions& options, const std::vector<std::string>& classes, DataUse use) try {
+  return open_data(options, Dataset(options.data_dir, DatasetOptions().classes(classes)), use);
 } catch (...) {
   rethrow_from("open_data");
 }
 
 std::vector<TestSet> open_tests(const TrainOptions& options, const std::vector<std::string>& classes) try {
-  if (!options.train.empty()) return open_data(options, classes).tests;
+  if (!options.train.empty()) return open_data(options, classes, DataUse::kOlderRun).tests;
   std::vector<TestSet> tests;
   std::optional<Dataset> data;
   for (const auto& test : options.test) {
-    if (const auto other = elsewhere(test, options.data_dir)) {
-      tests.push_back(open_elsewhere(other->first, other->second, classes));
+    if (const auto other = other_test(test)) {
+      tests.push_back(open_other(*other, options.data_dir, classes, nullptr));
     } else {
       if (!data) data.emplace(options.data_dir, DatasetOptions().classes(classes));
       tests.push_back({test, all_of(data->part(test, Role::kTest)), false, data->unread_note()});
     }
     tests.back().subset = part_of_test(std::move(tests.back().subset), options);
   }
-  mark_id(tests, options.id, tests.size());
+  mark_id(tests, options.id, 0);
   return tests;
 } catch (...) {
   rethrow_from("open_tests");
@@ -350,6 +388,8 @@ std::string fingerprint_of(const RunData& data) {
   const auto add = [&hash](std::string_view bytes) { hash = fnv1a(bytes, hash); };
   for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
     add(fmt::format("{};", subset->size()));
+    // Images of two domains may have the same names.
+    if (!subset->samples->parts().empty()) add(subset->samples->title() + ";");
     for (const int64_t i : subset->indices) {
       add(subset->samples->name(i));
       add(fmt::format(":{};", subset->samples->label(i)));

@@ -24,9 +24,9 @@ struct TrainOptions {
   std::string model, checkpoint, classnames, templates, vocab, weights;
   std::optional<int64_t> image_size;
   HeadSource head;
-  std::string data_dir, train, class_list;
+  std::string data_dir, class_list;
   ScoredClasses classes = ScoredClasses::kAll;
-  std::vector<std::string> test, id;
+  std::vector<std::string> train, test, id;
   double fraction = 1, radius_fraction = 0.1, selection_fraction = 0.1, test_fraction = 1;
   int64_t split_seed = 0;
   bool share_validation = false;
@@ -114,14 +114,14 @@ struct TrainOptions {
           self.weights...);
     g = "Data";
     visit(g, "data-dir", kIdentity | kData | kPath, "Data set, as for 'tpgm data check'", self.data_dir...);
-    visit(g, "train", kIdentity | kData, "Domain to train on, or DOMAIN/SPLIT; default: the only one",
-          self.train...);
+    visit(g, "train", kIdentity | kData,
+          "Domain to train on, or DOMAIN/SPLIT, or several of them; default: the only one", self.train...);
     visit(g, "test", kIdentity | kData,
-          "Domains to test on, in addition to the training domain's test split; NAME=PATH adds another data "
-          "set, relative to `data-dir`",
+          "Domains to test on, in addition to the training domains' test splits; NAME=PATH adds another data "
+          "set, relative to the working folder (in a recipe: to its folder) or else to `data-dir`",
           self.test...);
     visit(g, "id", kIdentity | kData,
-          "Tests that count as in-distribution; default: those of the training domain", self.id...);
+          "Tests that count as in-distribution; default: those of the training domains", self.id...);
     visit(g, "class-list", kIdentity | kData | kPath,
           "Classes in the order of the head: a file with one per line, or a folder of class folders; "
           "default: those of the data",
@@ -129,13 +129,13 @@ struct TrainOptions {
     visit(g, "classes", kIdentity | kData,
           "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
           self.classes...);
-    visit(g, "fraction", kIdentity | kData | kScaled, "Fraction of each class of the training domain to use",
+    visit(g, "fraction", kIdentity | kData | kScaled, "Fraction of each class of the training domains to use",
           self.fraction...);
     visit(g, "radius-fraction", kIdentity | kData | kFineTuning,
-          "Fraction of the training domain held out for learning radii, unless it has a split 'radius'",
+          "Fraction of each training domain held out for learning radii, unless it has a split 'radius'",
           self.radius_fraction...);
     visit(g, "selection-fraction", kIdentity | kData,
-          "Fraction of the training domain held out for selecting epochs and sweeps, unless it has a split "
+          "Fraction of each training domain held out for selecting epochs and sweeps, unless it has a split "
           "'selection'",
           self.selection_fraction...);
     visit(g, "test-fraction", kIdentity | kData | kScaled, "Fraction of each test set to use",

@@ -12,6 +12,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/train/test_paths.h"
 #include "tpgm/train/toml.h"
 
 namespace tpgm {
@@ -22,13 +23,14 @@ namespace fs = std::filesystem;
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
 constexpr std::array<std::string_view, 2> kNewerThan010 = {"model-ema-warmup", "image-size"};
 
-bool written_by_010(const Settings& settings) {
+// Whether they are all options, which a run's recipe has, of version 0.1.0 or later ones.
+bool are_of_a_run(const Settings& settings, bool version_010) {
   bool all = true;
   const TrainOptions defaults;
   TrainOptions::fields(
       [&](const char*, const char* key, Trait, const char*, const auto&) {
         const bool newer = std::find(kNewerThan010.begin(), kNewerThan010.end(), key) != kNewerThan010.end();
-        all = all && settings.contains(key) != newer;
+        all = all && settings.contains(key) != (newer && version_010);
       },
       defaults);
   return all;
@@ -36,7 +38,7 @@ bool written_by_010(const Settings& settings) {
 
 // Says what was the only behaviour of the version that wrote the recipe, where today's default is another.
 void complete_older(Settings& settings) {
-  if (!written_by_010(settings)) return;
+  if (!are_of_a_run(settings, /*version_010=*/true)) return;
   if (settings.at("model-ema") == "true") settings["model-ema-warmup"] = "false";
   if (settings.at("head-lr") == "auto") settings["head-lr"] = "lr";
 }
@@ -47,6 +49,7 @@ Recipe load(const fs::path& file, int depth) {
   const fs::path folder = fs::absolute(file).parent_path();
   const auto known = option_keys();
   Recipe recipe, base;
+  std::vector<std::string> tests;
   for (const auto& [name, values] : read_toml(file)) {
     const std::string key = option_key(name);
     const std::string text = fmt::format("{}", fmt::join(values, ","));
@@ -61,9 +64,13 @@ Recipe load(const fs::path& file, int depth) {
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
       TORCH_CHECK(false, where, "no option '", printable(key), "'", option_hint(key, known));
     } else {
+      if (key == "test") tests = values;
       recipe.settings[key] = is_path(key, text) ? (folder / text).lexically_normal().string() : text;
     }
   }
+  // Paths that a run's recipe left relative are not those of its folder, but as they were given.
+  if (!are_of_a_run(recipe.settings, true) && !are_of_a_run(recipe.settings, false) && !tests.empty())
+    recipe.settings["test"] = to_text(absolute_tests(tests, {folder}));
   complete_older(recipe.settings);
   recipe.settings.merge(base.settings);
   if (recipe.sweep.empty()) recipe.sweep = base.sweep;

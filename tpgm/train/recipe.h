@@ -20,7 +20,8 @@ struct Recipe {
 };
 
 /// Reads a recipe. `base = "common.toml"` adds the keys of that recipe which this one does not have. Paths
-/// are relative to the folder of the recipe. '_' and '-' are the same in keys. Throws, naming file and key,
+/// are relative to the folder of the recipe; those of the entries NAME=PATH of `test` only if they exist there.
+/// '_' and '-' are the same in keys. Throws, naming file and key,
 /// for keys that are unknown (with the nearest) or there twice, and for values of another type.
 ///
 /// A recipe that version 0.1.0 wrote for a run stands for what that run did: with `model-ema`, which had no

@@ -18,6 +18,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/test_paths.h"
 
 namespace tpgm {
 namespace {
@@ -123,6 +124,7 @@ void make_paths_absolute(TrainOptions& options) {
         }
       },
       options);
+  options.test = absolute_tests(options.test, test_folders(options.data_dir));
 }
 
 // What is left open is decided, so that the run can be repeated from its recipe.
@@ -141,18 +143,18 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
 
 }  // namespace
 
-Setup prepare_run(TrainOptions options) try {
+Setup prepare_run(TrainOptions options, DataUse use) try {
   Setup setup;
   TORCH_CHECK(!options.data_dir.empty(), "`data-dir` is needed: the images to train on");
   setup.device = find_device(options.device);
   at::manual_seed(static_cast<uint64_t>(options.seed));
   check_text_head(options);
-  const Dataset data = open_dataset(options);
+  const Dataset data = open_dataset(options, use);
   ModelSetup loaded = load_model(options, data, setup.device);
   setup.model = std::move(loaded.model);
   setup.metadata = std::move(loaded.metadata);
   setup.notes = std::move(loaded.notes);
-  setup.data = open_data(options, data.with_classes(loaded.classes));
+  setup.data = open_data(options, data.with_classes(loaded.classes), use);
   if (setup.model->head) keys::kClasses.set(setup.metadata, setup.data.classes);
   setup.images = make_images(options, *setup.model, setup.metadata, setup.device);
   keys::kView.set(setup.metadata, view_of(setup.images));

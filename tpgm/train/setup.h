@@ -25,6 +25,6 @@ struct Setup {
 
 /// Throws for all mistakes in options, files and data, before anything is written. Reads the data set and the
 /// checkpoint once.
-Setup prepare_run(TrainOptions options);
+Setup prepare_run(TrainOptions options, DataUse use = DataUse::kNewRun);
 
 }  // namespace tpgm

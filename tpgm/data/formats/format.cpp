@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 
+#include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
@@ -22,10 +22,7 @@ constexpr std::string_view kUnreadSuffixes[] = {".webp", ".gif", ".bmp",  ".tif"
 std::string suffix_of(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return "";
-  std::string ending(name.substr(dot));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return ending;
+  return lower(std::string(name.substr(dot)));
 }
 
 }  // namespace

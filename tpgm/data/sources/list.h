@@ -15,8 +15,8 @@ namespace tpgm {
 /// folder of the list, or to the folder above it: whichever has one of the first hundred images. Whether the
 /// other images exist is not checked, so a million lines take a fraction of a second.
 ///
-/// Adds to `unread` the images whose suffix and content are of other formats. They are among the samples, and
-/// reading one is an error.
+/// Adds to `unread` the files with the suffix of another format, which are not opened for that. They are among
+/// the samples, and reading one is an error unless its content is of a format that is read.
 Samples read_image_list(const std::filesystem::path& list, UnreadFiles* unread = nullptr);
 
 /// Reads the text of a list, whose paths are relative to `root`. Throws Malformed.

@@ -192,6 +192,8 @@ Section image_section(const RunSet& runs, Origins& origins) {
     return section;
   };
   const auto& origin = origins.of(runs.rows.front().run());
+  for (const auto& warning : origin.warnings) say(printable(warning, kMaxPath) + ".");
+  if (origin.tests.empty() && origin.trouble.empty()) return say("There are no test images.");
   if (origin.tests.empty())
     return say(fmt::format("The test images cannot be opened any more: {}.", origin.trouble));
   auto tests = origin.tests;  // what is out of distribution is looked at first

@@ -168,8 +168,8 @@ const Origin& Origins::of(const FinishedRun& run) {
   }
   Origin origin;
   try {
-    const auto setup = prepare_run(options);
-    origin = {setup.model, setup.data.tests, setup.data.classes, ""};
+    const auto setup = prepare_run(options, DataUse::kOlderRun);
+    origin = {setup.model, setup.data.tests, setup.data.classes, "", setup.data.warnings};
   } catch (const std::exception& error) {
     const auto* torch = dynamic_cast<const c10::Error*>(&error);
     origin.trouble = printable(torch ? error_text(*torch) : error.what(), kMaxPath);

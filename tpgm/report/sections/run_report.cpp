@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "tpgm/base/shell.h"
+#include "tpgm/base/text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
 #include "tpgm/report/sections/sections.h"
@@ -145,7 +146,7 @@ std::string subtitle_of(const RunSet& runs) {
       const fs::path checkpoint = run.options.checkpoint;
       auto start = checkpoint.empty() ? std::string("trained from scratch")
                                       : printable(checkpoint.filename().string()) + " fine-tuned";
-      if (!run.options.train.empty()) start += " on " + printable(run.options.train);
+      if (!run.options.train.empty()) start += " on " + printable(listed(run.options.train));
       starts.insert(start);
       const auto environment = read_environment(run.path);
       if (!environment) continue;

@@ -22,7 +22,8 @@ struct Origin {
   std::shared_ptr<Classifier> model;  ///< with the anchor's weights, on the CPU; null: see trouble
   std::vector<TestSet> tests;         ///< empty: the data are gone
   std::vector<std::string> classes;
-  std::string trouble;  ///< why something is missing, for a sentence
+  std::string trouble;                ///< why something is missing, for a sentence
+  std::vector<std::string> warnings;  ///< of the data
 };
 
 /// Opens what the runs' recipes name. Runs that began alike share one.
