@@ -21,6 +21,10 @@ struct ImageView {
   bool operator==(const ImageView&) const = default;
 };
 
+/// What makes values unusable in any transform, for an error; empty: nothing. A mean or std has one number or
+/// three, a std is positive, and the shorter side of a resized image is at most 100 times the crop.
+std::string complaint(const ImageView& view);
+
 /// A key and the type of its value. T is std::string, bool, double, std::vector<std::string> or ImageView;
 /// the last two are written as JSON.
 template <typename T>
