@@ -56,6 +56,7 @@ int train_one(const TrainOptions& options, bool resume, bool json) {
     folder.emplace(RunFolder::open(path));
   } else {
     RunFolder::check_new(path);
+    check_new_run(options);
   }
   Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
