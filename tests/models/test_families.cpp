@@ -129,6 +129,11 @@ TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
   EXPECT_TRUE(has(error_of([] { parse_model("maen"); }), "did you mean 'mean'"));
   EXPECT_TRUE(has(error_of([&] { make_clip_text(config); }), "a mean has no text tower"));
 
+  // One that is here now is no unknown architecture any more.
+  const std::string unknown = "its architecture is not one of those here";
+  EXPECT_TRUE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
+  add_family(mean_family("pvt"));
+  EXPECT_FALSE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
   // `tpgm train`.
   const RunSetup setup = prepared("mean:width=7,image_size=8");
   EXPECT_EQ(setup.options.model, "mean:image_size=8,channels=3,width=7");
