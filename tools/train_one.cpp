@@ -98,6 +98,7 @@ int resume_run(const std::string& run, Settings settings, bool json) {
   TORCH_CHECK(is_run(run), "--resume '", run, "' is no run folder: it has no recipe.toml");
   settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
+  settings["model"] = model_of_run(settings["model"], run);
   return train_one(make_options(settings), /*resume=*/true, json);
 }
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -142,8 +143,39 @@ class Runs(ScriptCommand):
             self.assertEqual(found, expected)
             self.assertIn(f"runs the TorchScript program '{moved / 'model.pt'}'", said)
         self.run_ok("eval", moved)
+        # Weights that lost their metadata: the recipe knows the model.
+        shutil.copy(self.forget(moved / "best.safetensors", "bare.safetensors"), moved / "best.safetensors")
+        self.run_ok("eval", moved)
+        shutil.copy(sent, moved / "best.safetensors")
         (moved / "model.pt").unlink()
         self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved))
+
+    def test_resume_of_a_run_that_moved(self):
+        """A run that was stopped goes on in another place, with its script beside it."""
+        ft, _ = self.train("ft", "--model", self.model, "--checkpoint-every", "1", epochs=1)
+        moved = self.folder / "moved"
+        ft.rename(moved)
+        self.script.rename(moved / "model.pt")
+        recipe = moved / "recipe.toml"
+        recipe.write_text(recipe.read_text().replace("epochs = 1\n", "epochs = 2\n"))
+        (moved / "result.json").unlink()  # as if it had been stopped in its first epoch
+        self.run_ok("train", "--resume", moved)
+        self.assertIn(f"script:{moved / 'model.pt'}", read_safetensors(moved / "best.safetensors")[1]["tpgm.model"])
+
+        page = self.folder / "page.html"
+        self.run_ok("report", moved, "-o", page)
+        self.assertNotIn("No distance of", page.read_text(encoding="utf-8"))
+        self.assertTrue((self.folder / "page" / "distance.csv").is_file())
+
+    def test_a_working_folder_that_is_gone(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        command = f'cd "{gone}" && rmdir "{gone}" && "{test_cli.COMMAND}" train --model script:x.pt --data-dir "{self.pacs}" ' \
+                  '--train photo --device cpu -o out'
+        result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the working folder does not exist any more; change into one that does", result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
 
     def test_paths_are_those_of_the_working_folder(self):
         run = self.folder / "run"

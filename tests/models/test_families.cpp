@@ -127,13 +127,13 @@ TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
   EXPECT_EQ(to_text(usual), "mean:image_size=16,channels=3,width=5");
   EXPECT_TRUE(has(error_of([] { parse_model("mean:depth=2"); }), "a mean has no 'depth'"));
   EXPECT_TRUE(has(error_of([] { parse_model("maen"); }), "did you mean 'mean'"));
-  EXPECT_TRUE(has(error_of([&] { make_clip_text(config); }), "a mean has no text tower"));
-
   // One that is here now is no unknown architecture any more.
   const std::string unknown = "its architecture is not one of those here";
   EXPECT_TRUE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
   add_family(mean_family("pvt"));
   EXPECT_FALSE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
+  EXPECT_TRUE(has(error_of([&] { make_clip_text(config); }), "a mean has no text tower"));
+
   // `tpgm train`.
   const RunSetup setup = prepared("mean:width=7,image_size=8");
   EXPECT_EQ(setup.options.model, "mean:image_size=8,channels=3,width=7");
@@ -307,6 +307,13 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   EXPECT_EQ(script_of_run(file("run")).string(), script.string());
   EXPECT_EQ(script_of_run(run).string(), script.string());
   EXPECT_TRUE(script_of_run(script).empty());
+  test::write_bytes(file("run/recipe.toml"), "model = \"script:../elsewhere/model.pt\"\n");
+  EXPECT_TRUE(
+      fs::equivalent(script_of_run(run), script));  // relative to the recipe, not to the working folder
+  // It is asked only for a checkpoint whose model is a script.
+  test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
+  save_weights(*vit(), file("run/vit.safetensors"), {{"tpgm.model", "vit"}});
+  EXPECT_TRUE(script_of_run(file("run/vit.safetensors")).empty());
   test::write_bytes(file("run/recipe.toml"), "model = \"resnet50\"\n");
   EXPECT_TRUE(script_of_run(run).empty());
   test::write_bytes(file("run/recipe.toml"), "no recipe");
@@ -323,6 +330,21 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
     fs::current_path(before);
     runs(loaded, script, "metadata name");
   }
+  // Everything is below the root, so that is no working folder to trust.
+  fs::current_path("/");
+  const auto from_root = error_of([&] { load_classifier("", run, {}); });
+  fs::current_path(before);
+  EXPECT_TRUE(has(from_root, "neither in or below its own folder nor the working folder")) << from_root;
+  // A script beside the checkpoint does not stand for one that is there but may not be run.
+  fs::copy_file(golden(), file("run/model.pt"));
+  EXPECT_TRUE(has(error_of([&] { load_classifier("", run, {}); }), "neither in or below its own folder"));
+  fs::remove(file("run/model.pt"));
+  // A link to a file is one of the folder, as in the caches of hubs.
+  fs::create_symlink(script, file("run/blob.pt"));
+  Metadata linked = trained.metadata;
+  linked["tpgm.model"] = "script:" + file("run/blob.pt").string() + ":image_size=32";
+  save_weights(*trained.model, file("run/linked.safetensors"), linked);
+  runs(load_classifier("", file("run/linked.safetensors"), {}), file("run/blob.pt"), "metadata name");
   // A link below the folder does not lead out of it.
   fs::create_directory_symlink(file("elsewhere"), file("run/link"));
   Metadata through = trained.metadata;
@@ -334,7 +356,10 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   // Folders move, with the script beside the checkpoint.
   fs::rename(script, file("run/model.pt"));
   runs(load_classifier("", run, {}), file("run/model.pt"), "metadata name");
+  EXPECT_EQ(model_of_run(model, file("run")), "script:" + file("run/model.pt").string() + ":image_size=32");
+  EXPECT_EQ(model_of_run("resnet50", file("run")), "resnet50");
   fs::remove(file("run/model.pt"));
+  EXPECT_EQ(model_of_run(model, file("run")), model);
   const std::string gone = error_of([&] { load_classifier("", run, {}); });
   EXPECT_TRUE(has(gone, "is not there, nor beside the checkpoint")) << gone;
   EXPECT_TRUE(has(gone, "`model` script:FILE:image_size=32")) << gone;
@@ -383,6 +408,8 @@ TEST_F(Scripts, AClassifierNeedsNoHead) {
   state["head.weight"] = state["head.weight"] + 1e-6;
   save_safetensors(state, file("merged.safetensors"), alone.metadata);
   check(load_classifier(model, file("merged.safetensors"), {}));
+  EXPECT_FALSE(has_head(model, golden()));
+  EXPECT_TRUE(has_head(model, file("run.safetensors")));
 
   // A trained head is none of these.
   const auto two = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));

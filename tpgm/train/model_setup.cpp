@@ -223,15 +223,27 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
   rethrow_from("load_model");
 }
 
+std::string model_of_run(const std::string& model, const std::filesystem::path& run) {
+  if (!is_script(model)) return model;
+  std::error_code error;
+  ModelConfig config = parse_model(model);
+  const std::filesystem::path file = run / config.file,
+                              beside = run / file.filename();  // `/` keeps absolute ones
+  config.file = (std::filesystem::exists(file, error) ? file : beside).string();
+  return std::filesystem::exists(config.file, error) ? to_text(config) : model;
+}
+
 std::filesystem::path script_of_run(const std::filesystem::path& checkpoint) {
+  if (!names_script(Checkpoint(checkpoint))) return {};
   std::error_code error;
   const bool folder = std::filesystem::is_directory(checkpoint, error);
-  const auto recipe = (folder ? checkpoint : checkpoint.parent_path()) / "recipe.toml";
-  if (!std::filesystem::is_regular_file(recipe, error)) return {};
+  const auto run = folder ? checkpoint : checkpoint.parent_path();
+  if (!std::filesystem::is_regular_file(run / kRunRecipe, error)) return {};
   try {
-    const auto settings = load_recipe(recipe).settings;
+    const auto settings = load_recipe(run / kRunRecipe).settings;
     const auto model = settings.find("model");
-    if (model != settings.end() && is_script(model->second)) return parse_model(model->second).file;
+    if (model != settings.end() && is_script(model->second))
+      return parse_model(model_of_run(model->second, run)).file;
   } catch (const std::exception&) {  // then it says nothing of the checkpoint
   }
   return {};

@@ -155,8 +155,9 @@ Setup prepare_run(TrainOptions options) try {
 
   setup.method = make_configured_method(options, *setup.model);
   const auto parameters = setup.model->parameters();
-  TORCH_CHECK(std::any_of(parameters.begin(), parameters.end(),
-                          [](const at::Tensor& parameter) { return parameter.requires_grad(); }),
+  TORCH_CHECK(options.epochs == 0 ||
+                  std::any_of(parameters.begin(), parameters.end(),
+                              [](const at::Tensor& parameter) { return parameter.requires_grad(); }),
               "`method` ", options.method, " has nothing to train: ",
               loaded.outputs_are_logits ? "the logits are the outputs of the script, so there is no head; "
                                           "`head` fresh adds one"

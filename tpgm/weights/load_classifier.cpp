@@ -30,22 +30,36 @@ struct Parts {
   Metadata metadata;
 };
 
-// Whether a file is in `folder` or below it, whatever links lead to these folders.
+// Whether a file is in `folder` or below it, whatever links lead to these folders. Everything is below the root,
+// which says nothing: there a file must be directly in it.
 bool is_below(const fs::path& file, const fs::path& folder) {
   std::error_code error;
-  const fs::path inside = fs::weakly_canonical(fs::absolute(file).parent_path(), error);
-  const fs::path way = inside.lexically_relative(fs::weakly_canonical(folder, error));
+  const fs::path inside = fs::weakly_canonical(file.parent_path(), error);
+  const fs::path above = fs::weakly_canonical(folder, error);
+  if (error || above.empty()) return false;
+  if (above == above.root_path()) return inside == above;
+  const fs::path way = inside.lexically_relative(above);
   return !way.empty() && *way.begin() != "..";
+}
+
+// The working folder may have been deleted.
+fs::path absolute_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path result = fs::absolute(path, error);
+  TORCH_CHECK(!error, "the path '", path.string(),
+              "' is that of a working folder that does not exist any more; ", "change into one that does");
+  return result.lexically_normal();
 }
 
 // The model of a checkpoint whose metadata names a script, with the file to run. See load_classifier().
 ModelConfig find_script(const Checkpoint& checkpoint, ModelConfig named, const fs::path& of_recipe,
                         std::vector<std::string>& notes) {
-  const fs::path file = named.file, folder = fs::absolute(checkpoint.files().front()).parent_path();
+  const fs::path file = absolute_path(named.file);
+  const fs::path folder = absolute_path(checkpoint.files().front()).parent_path();
   std::vector<fs::path> places = {of_recipe};
-  if (is_below(file, folder) || is_below(file, fs::current_path())) places.push_back(file);
-  places.push_back(folder / file.filename());
   std::error_code error;
+  if (is_below(file, folder) || is_below(file, fs::current_path(error))) places.push_back(file);
+  if (!fs::exists(file, error)) places.push_back(folder / file.filename());
   for (const auto& place : places) {
     if (!fs::is_regular_file(place, error)) continue;
     named.file = place.string();
@@ -81,7 +95,7 @@ Parts load_file(ModelConfig config, LoadedClassifier& result) {
     if (trained && trained->family == config.family) fill(config, *trained);
   }
   Parts parts{make_backbone(config), {}, {}, {}, {}};
-  config.file = fs::absolute(config.file).lexically_normal().string();  // to be found from other folders
+  config.file = absolute_path(config.file).string();  // to be found from other folders
   keys::kModel.set(result.metadata, to_text(config));
   if (!result.checkpoint) return parts;
   const Checkpoint& checkpoint = *result.checkpoint;
@@ -140,6 +154,19 @@ bool only_selects(const at::Tensor& head) {
   return at::allclose(head, selected, /*rtol=*/0, /*atol=*/1e-5);
 }
 
+// A script whose last layer is linear with a bias, as those of classifiers: its name; else empty.
+std::string last_linear(const Backbone& backbone) {
+  const auto parameters = backbone.named_parameters();
+  const std::string suffix = ".bias";
+  if (parameters.size() < 2 || !parameters.keys().back().ends_with(suffix)) return "";
+  const std::string last = parameters.keys().back();
+  const std::string layer = last.substr(0, last.size() - suffix.size());
+  const at::Tensor *weight = parameters.find(layer + ".weight"), *bias = parameters.find(last);
+  const int64_t outputs = backbone.num_features("");
+  const bool linear = weight && weight->dim() == 2 && weight->size(0) == outputs && bias->numel() == outputs;
+  return linear ? layer : "";
+}
+
 // The checkpoint's own, used as it was trained. A script without one returns logits, and then nothing but the
 // script is trained: a frozen identity stands for the head.
 std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
@@ -158,32 +185,34 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
   return model;
 }
 
-// A script whose last layer is linear with a bias, as those of classifiers: its name; else empty.
-std::string last_linear(const Backbone& backbone) {
-  const auto parameters = backbone.named_parameters();
-  const std::string suffix = ".bias";
-  if (parameters.size() < 2 || !parameters.keys().back().ends_with(suffix)) return "";
-  const std::string last = parameters.keys().back();
-  const std::string layer = last.substr(0, last.size() - suffix.size());
-  const at::Tensor *weight = parameters.find(layer + ".weight"), *bias = parameters.find(last);
-  const int64_t outputs = backbone.num_features("");
-  const bool linear = weight && weight->dim() == 2 && weight->size(0) == outputs && bias->numel() == outputs;
-  return linear ? layer : "";
+// The model that is wanted, or else the script that the metadata name; nothing if names and shapes say what it is.
+std::optional<ModelConfig> find_model(const std::string& model, const std::optional<Checkpoint>& checkpoint,
+                                      const fs::path& script, std::vector<std::string>& notes) {
+  if (!model.empty()) return parse_model(model);
+  const auto named = model_of(*checkpoint);
+  if (!named || !named->family->is_file()) return std::nullopt;
+  return find_script(*checkpoint, *named, script, notes);
 }
 
 }  // namespace
 
+bool has_head(const std::string& model, const fs::path& checkpoint, const fs::path& script) try {
+  const std::optional<Checkpoint> opened(checkpoint);
+  std::vector<std::string> notes;
+  auto wanted = find_model(model, opened, script, notes);
+  if (!wanted || !wanted->family->is_file()) return read_weights(*opened, wanted).has_head();
+  if (const auto trained = model_of(*opened); trained && trained->family == wanted->family)
+    fill(*wanted, *trained);
+  return is_classifier_of(*make_backbone(*wanted), *opened);
+} catch (...) {
+  rethrow_from("has_head");
+}
+
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options) try {
   LoadedClassifier result;
-  auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
-  const bool without_weights = wanted && wanted->family->is_file() && checkpoint.empty();
-  if (!without_weights) result.checkpoint.emplace(checkpoint);
-  if (!wanted) {
-    const auto named = model_of(*result.checkpoint);
-    if (named && named->family->is_file())
-      wanted = find_script(*result.checkpoint, *named, options.script(), result.notes);
-  }
+  if (!is_script(model) || !checkpoint.empty()) result.checkpoint.emplace(checkpoint);
+  const auto wanted = find_model(model, result.checkpoint, options.script(), result.notes);
   const Parts parts =
       wanted && wanted->family->is_file() ? load_file(*wanted, result) : load_model(wanted, result);
   if (options.head() == Head::kCheckpoint) {

@@ -55,7 +55,15 @@ struct LoadedClassifier {
 /// or below its own folder or the working folder, or stand for options.script(). A script that is no longer
 /// where the metadata says is looked for beside the checkpoint, by the name of its file. A note names what is
 /// run.
+///
+/// A file may be a link, whose own place counts, as in the caches of hubs; links of folders count as where they
+/// lead. Of the root folder only what is directly in it counts, because everything is below it.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
+
+/// Whether a checkpoint brings a head of its own; the outputs of a script are none. `model` and `script` as for
+/// load_classifier(), which runs a script as this does.
+bool has_head(const std::string& model, const std::filesystem::path& checkpoint,
+              const std::filesystem::path& script = {});
 
 }  // namespace tpgm

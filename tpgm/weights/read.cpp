@@ -387,6 +387,11 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   return parse_model(text);
 }
 
+bool names_script(const Checkpoint& checkpoint) {
+  const auto model = model_of(checkpoint);
+  return model && model->family->is_file();
+}
+
 RenamedWeights rename_weights(const Checkpoint& checkpoint) try {
   const auto recognised = recognise_or_refuse(checkpoint, model_of(checkpoint));
   auto renamed = rename(checkpoint, recognised);
