@@ -78,9 +78,9 @@ TEST(Options, HaveTheTraitsThatCommandsAskFor) {
   EXPECT_EQ(keys_of(Trait::kPerRun),
             with_method_keys({"method", "weights", "lp-epochs", "lp-lr", "seed", "output"}));
   EXPECT_EQ(keys_of(Trait::kFineTuning),
-            with_method_keys({"head", "head-lr", "weights", "method", "lp-lr", "lp-epochs", "radius-fraction",
-                              "radius-batch-size", "share-validation", "mixup", "cutmix", "mixup-prob",
-                              "mixup-switch-prob", "smoothing"}));
+            with_method_keys({"head", "head-name", "head-lr", "weights", "method", "lp-lr", "lp-epochs",
+                              "radius-fraction", "radius-batch-size", "share-validation", "mixup", "cutmix",
+                              "mixup-prob", "mixup-switch-prob", "smoothing"}));
   EXPECT_EQ(keys_of(Trait::kScaled | Trait::kScaledAway),
             (Keys{"fraction", "test-fraction", "epochs", "lp-epochs", "warmup-epochs", "decay-epochs",
                   "patience"}));

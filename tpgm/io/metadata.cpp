@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::tuple kAll{keys::kFormat,  keys::kModel,     keys::kLayout,   keys::kLayer,   keys::kNormalize,
-                          keys::kClasses, keys::kTemplates, keys::kView,     keys::kVersion, keys::kCommand,
-                          keys::kInputs,  keys::kRatio,     keys::kFinished, keys::kState};
+constexpr std::tuple kAll{keys::kFormat,    keys::kModel,   keys::kHeadName,  keys::kLayout,   keys::kLayer,
+                          keys::kNormalize, keys::kClasses, keys::kTemplates, keys::kView,     keys::kVersion,
+                          keys::kCommand,   keys::kInputs,  keys::kRatio,     keys::kFinished, keys::kState};
 
 Json parse(const std::string& text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
 

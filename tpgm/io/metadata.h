@@ -63,6 +63,8 @@ inline constexpr MetadataKey<std::string> kModel{"tpgm.model", true};
 inline constexpr MetadataKey<std::string> kLayout{"tpgm.layout", true};
 /// The layer whose features are the head's input, if it is not the last.
 inline constexpr MetadataKey<std::string> kLayer{"tpgm.layer", true};
+/// The module of a script that is its head, where the logits are the outputs of the script.
+inline constexpr MetadataKey<std::string> kHeadName{"tpgm.head_name", true};
 /// Features are normalised before the head.
 inline constexpr MetadataKey<bool> kNormalize{"tpgm.normalize", true};
 /// The names of the classes, in the order of the head's outputs.

@@ -157,6 +157,11 @@ void match_head(const TrainOptions& options, const Dataset& data, const LoadedCl
     const auto known =
         loaded.checkpoint ? keys::kClasses.of(loaded.checkpoint->metadata()) : std::vector<std::string>();
     if (!known.empty()) {
+      TORCH_CHECK(
+          !loaded.outputs_are_logits || wanted.size() == known.size(),
+          "the script computes the logits of its ", known.size(), " classes, and the data have ",
+          wanted.size(),
+          ": a script cannot lose any of them; give data with all, or take a fresh head with `head` fresh");
       setup.model = with_rows(*setup.model, known, wanted, options.checkpoint);
       if (known.size() > wanted.size())
         setup.notes.push_back(
@@ -185,6 +190,8 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
               "' has no labels; training needs classes: a folder of images for each");
   TORCH_CHECK(count > 1, "'", options.data_dir, "' has one class, '", printable(wanted.front()),
               "'; at least two are needed");
+  TORCH_CHECK(options.head_name.empty() || head.is(Kind::kCheckpoint), "`head-name` ",
+              printable(options.head_name), " is for `head` checkpoint, not ", to_text(head));
   if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) return load_with_text(options, wanted, device);
   TORCH_CHECK(options.classnames.empty() && options.templates.empty() && options.vocab.empty(),
               "`classnames`, `templates` and `vocab` are for `head` zeroshot or text, not ", to_text(head));
@@ -203,6 +210,8 @@ ModelSetup load_model(const TrainOptions& options, const Dataset& data, c10::Dev
     load.head(Head::kFresh).classifier(ClassifierOptions().num_classes(count));
   } else if (head.is(Kind::kFile)) {
     load.head(Head::kZeroShot).head_file(head.file);
+  } else {
+    load.classifier(ClassifierOptions().head_name(options.head_name));
   }
   const auto loaded = load_classifier(options.model, options.checkpoint, load);
   const Checkpoint* checkpoint = loaded.checkpoint ? &*loaded.checkpoint : nullptr;

@@ -21,7 +21,7 @@ namespace tpgm {
 using Settings = std::map<std::string, std::string>;
 
 struct TrainOptions {
-  std::string model, checkpoint, classnames, templates, vocab, weights;
+  std::string model, checkpoint, head_name, classnames, templates, vocab, weights;
   HeadSource head;
   std::string data_dir, train, class_list;
   ScoredClasses classes = ScoredClasses::kAll;
@@ -91,6 +91,10 @@ struct TrainOptions {
           "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
           "tower training, too), or a file of 'tpgm zeroshot'",
           self.head...);
+    visit(g, "head-name", kIdentity | kModel | kFineTuning,
+          "Name of the layer that is the head, such as fc, in a script whose outputs are the logits (`head` "
+          "checkpoint); default: its last layer, if that is linear",
+          self.head_name...);
     visit(g, "classnames", kIdentity | kModel | kPath,
           "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
           "names, with spaces for _",

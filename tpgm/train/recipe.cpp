@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
-constexpr std::array<std::string_view, 1> kNewerThan010 = {"model-ema-warmup"};
+constexpr std::array<std::string_view, 2> kNewerThan010 = {"model-ema-warmup", "head-name"};
 
 bool written_by_010(const Settings& settings) {
   bool all = true;

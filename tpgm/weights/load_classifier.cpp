@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
@@ -154,6 +155,18 @@ bool only_selects(const at::Tensor& head) {
   return at::allclose(head, selected, /*rtol=*/0, /*atol=*/1e-5);
 }
 
+// The linear layers of a script that may have computed its outputs.
+std::vector<std::string> head_candidates(const Backbone& backbone) {
+  const std::string suffix = ".weight";
+  std::vector<std::string> names;
+  for (const auto& item : backbone.named_parameters()) {
+    const at::Tensor& weight = item.value();
+    if (item.key().ends_with(suffix) && weight.dim() == 2 && weight.size(0) == backbone.num_features(""))
+      names.push_back(item.key().substr(0, item.key().size() - suffix.size()));
+  }
+  return names;
+}
+
 // A script whose last layer is linear with a bias, as those of classifiers: its name; else empty.
 std::string last_linear(const Backbone& backbone) {
   const auto parameters = backbone.named_parameters();
@@ -165,6 +178,18 @@ std::string last_linear(const Backbone& backbone) {
   const int64_t outputs = backbone.num_features("");
   const bool linear = weight && weight->dim() == 2 && weight->size(0) == outputs && bias->numel() == outputs;
   return linear ? layer : "";
+}
+
+// The layer of a script that is its head: the one that is named, or the last. Empty: it is not known.
+std::string find_head(const Backbone& backbone, const std::string& named) {
+  if (named.empty()) return last_linear(backbone);
+  const auto candidates = head_candidates(backbone);
+  const bool known = std::find(candidates.begin(), candidates.end(), named) != candidates.end();
+  TORCH_CHECK(known, "`head-name` ", printable(named), ": the script has no linear layer of this name with ",
+              backbone.num_features(""), " outputs; ",
+              candidates.empty() ? "it has none with so many"
+                                 : fmt::format("those are {}", fmt::join(candidates, ", ")));
+  return named;
 }
 
 // The checkpoint's own, used as it was trained. A script without one returns logits, and then nothing but the
@@ -179,8 +204,15 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
   ClassifierOptions own(options.classifier());
   if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
   if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
+  result.outputs_are_logits = !parts.config && !parts.bias.defined() && only_selects(head);
+  if (result.outputs_are_logits) {
+    own.head_name(find_head(*parts.backbone,
+                            own.head_name().empty() ? keys::kHeadName.of(parts.metadata) : own.head_name()));
+  } else {
+    TORCH_CHECK(own.head_name().empty(), "`head-name` ", own.head_name(),
+                " is for a script whose outputs are the logits; '", checkpoint.string(), "' has a head");
+  }
   auto model = std::make_shared<Classifier>(parts.backbone, head, parts.bias, own);
-  result.outputs_are_logits = !parts.config && !parts.bias.defined() && only_selects(model->head->weight);
   if (result.outputs_are_logits) model->head->weight.set_requires_grad(false);
   return model;
 }
@@ -234,6 +266,7 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
   const auto& used = result.model->options();
   keys::kNormalize.set(result.metadata, used.normalize());
   if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
+  if (!used.head_name().empty()) keys::kHeadName.set(result.metadata, used.head_name());
   return result;
 } catch (...) {
   rethrow_from("load_classifier");

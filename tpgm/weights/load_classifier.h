@@ -34,15 +34,16 @@ struct LoadedClassifier {
   std::shared_ptr<Classifier> model;
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
-  /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize and
-  /// kLayer of `keys`, and kView and kTemplates where the checkpoint has them.
+  /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize,
+  /// kLayer and kHeadName of `keys`, and kView and kTemplates where the checkpoint has them.
   Metadata metadata;
   /// The class names of `head_file`, with Head::kZeroShot.
   std::vector<std::string> class_names;
   /// The open checkpoint, for callers that need more of it; empty if there was none.
   std::optional<Checkpoint> checkpoint;
   /// The logits are the outputs of a script, in the order of the classes: the head is frozen and computes
-  /// nothing.
+  /// nothing. The layer that computes them is model->options().head_name: the one that options.classifier() or
+  /// the metadata names, or else the last if it is linear with a bias; empty if it is not known.
   bool outputs_are_logits = false;
 };
 
