@@ -18,6 +18,11 @@ namespace {
 // bin/tpgm and libexec/tpgm/tpgm-torch, in the build folder as well as installed.
 int hand_over(char** argv) {
   std::error_code error;
+  // Libraries of LibTorch end the process without it, in words of their own.
+  if (std::filesystem::current_path(error).empty()) {
+    tpgm::tools::say("tpgm: the working folder does not exist any more; change into one that does\n");
+    return 1;
+  }
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) {
     tpgm::tools::say(fmt::format("tpgm: cannot find itself, /proc/self/exe: {}\n", error.message()));

@@ -32,7 +32,7 @@ const char* cli_type() {
 // Says what is wrong with a value; empty if nothing is. CLI11 puts the flag in front, so the key is left out.
 std::string complaint(const std::string& key, const std::string& text) {
   try {
-    make_options({{key, text}});
+    check_new_run(make_options({{key, text}}));
   } catch (const c10::Error& error) {
     std::string message = error_text(error);
     const std::string name = "`" + key + "`";
@@ -68,10 +68,11 @@ struct MethodOption {
     std::string wrong;
     for (const auto& check : checks) {
       try {
-        check("", text);
+        if (check) check("value", text);
         return "";
       } catch (const c10::Error& error) {
-        wrong = error_text(error).substr(1);  // the space after the name
+        wrong = error_text(error);
+        if (wrong.starts_with("value ")) wrong.erase(0, 6);  // CLI11 puts the flag in front
       }
     }
     return wrong;

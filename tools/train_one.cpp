@@ -60,6 +60,7 @@ int train_one(const TrainOptions& options, Start start, bool json) {
     folder.emplace(RunFolder::open(path));
   } else {
     starts_over = RunFolder::check_new(path, overwrite) && !overwrite;
+    check_new_run(options);
   }
   Setup setup = prepare_run(options, start == Start::kResume ? DataUse::kOlderRun : DataUse::kNewRun);
   if (starts_over)
@@ -138,6 +139,7 @@ int resume_run(const std::string& run, Settings settings, bool json) {
   if (is_finished(run)) return finished_run(run, json);
   settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
+  settings["model"] = model_of_run(settings["model"], run);
   return train_one(make_options(settings), Start::kResume, json);
 }
 

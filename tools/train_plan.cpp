@@ -25,6 +25,7 @@ std::string names_text(const std::vector<std::string>& names) {
 }  // namespace
 
 void print_plan(const TrainOptions& options) {
+  check_new_run(options);
   Setup setup = prepare_run(options);
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   const auto& o = setup.options;

@@ -108,6 +108,8 @@ class Mistakes(DataCommand):
                 "ViT-B-16-quickgelu": "did you mean 'clip-vit-b-16'?",
                 "vit_base_patch16_384": "did you mean 'vit-b-16:image_size=384'?",
                 "deit_tiny_patch16_224": "did you mean 'vit:width=192,depth=12,heads=3,patch=16,image_size=224'?",
+                "resnet50d": "script:FILE takes any TorchScript module",
+                "vit_huge_patch14_224.mae": "did you mean 'vit:width=1280,depth=32,heads=16,patch=14,image_size=224'?",
                 "resnet50.a1_in1k": "did you mean 'resnet50'?"}.items():
             with self.subTest(model):
                 said = self.answer(1, *self.train(model=model))

@@ -88,6 +88,21 @@ class OlderRuns(ModelsCommand):
         self.assertEqual([row[""] for row in rows], ["TPGM"])
         self.assertRegex(rows[0]["home"], r"\(")  # mean (standard deviation)
 
+    def test_values_that_new_runs_refuse(self):
+        """That version took one number for RandAugment, and any mean."""
+        for run in ("finished", "stopped"):
+            recipe = self.folder / run / "recipe.toml"
+            text = recipe.read_text()
+            lines = ["mean = [123.7, 123.7, 123.7]" if line.startswith("mean =") else
+                     "rand-augment = [2]" if line.startswith("rand-augment =") else line for line in text.splitlines()]
+            recipe.write_text("\n".join(lines) + "\n")
+            self.assertNotEqual(recipe.read_text(), text)
+        self.run_ok("eval", self.folder / "finished", "--device", "cpu")
+        self.run_ok("report", self.folder / "finished", "-o", self.folder / "page.html")
+        self.run_ok("train", "--resume", self.folder / "stopped")
+        said = self.error(1, "train", "-c", self.folder / "finished" / "recipe.toml", "-o", self.folder / "new")
+        self.assertIn("--mean 123.7,123.7,123.7: pixels are from 0 to 1 here; divide", said)
+
     def test_resume(self):
         stopped, finished = self.folder / "stopped", self.folder / "finished"
         before = read_log(stopped)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import struct
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -142,8 +143,39 @@ class Runs(ScriptCommand):
             self.assertEqual(found, expected)
             self.assertIn(f"runs the TorchScript program '{moved / 'model.pt'}'", said)
         self.run_ok("eval", moved)
+        # Weights that lost their metadata: the recipe knows the model.
+        shutil.copy(self.forget(moved / "best.safetensors", "bare.safetensors"), moved / "best.safetensors")
+        self.run_ok("eval", moved)
+        shutil.copy(sent, moved / "best.safetensors")
         (moved / "model.pt").unlink()
         self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved))
+
+    def test_resume_of_a_run_that_moved(self):
+        """A run that was stopped goes on in another place, with its script beside it."""
+        ft, _ = self.train("ft", "--model", self.model, "--checkpoint-every", "1", epochs=1)
+        moved = self.folder / "moved"
+        ft.rename(moved)
+        self.script.rename(moved / "model.pt")
+        recipe = moved / "recipe.toml"
+        recipe.write_text(recipe.read_text().replace("epochs = 1\n", "epochs = 2\n"))
+        (moved / "result.json").unlink()  # as if it had been stopped in its first epoch
+        self.run_ok("train", "--resume", moved)
+        self.assertIn(f"script:{moved / 'model.pt'}", read_safetensors(moved / "best.safetensors")[1]["tpgm.model"])
+
+        page = self.folder / "page.html"
+        self.run_ok("report", moved, "-o", page)
+        self.assertNotIn("No distance of", page.read_text(encoding="utf-8"))
+        self.assertTrue((self.folder / "page" / "distance.csv").is_file())
+
+    def test_a_working_folder_that_is_gone(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        command = f'cd "{gone}" && rmdir "{gone}" && "{test_cli.COMMAND}" train --model script:x.pt --data-dir "{self.pacs}" ' \
+                  '--train photo --device cpu -o out'
+        result = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the working folder does not exist any more; change into one that does", result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
 
     def test_paths_are_those_of_the_working_folder(self):
         run = self.folder / "run"
@@ -177,14 +209,11 @@ class Classifiers(ScriptCommand):
         ft, _ = self.train("ft", "--model", self.model, "--head", "checkpoint", "--method", "tpgm", "--every", "end",
                            "--radius-steps", "2")
         tensors = {run: read_safetensors(run / "best.safetensors")[0] for run in (start, ft)}
-        for name in ("backbone.fc.weight", "backbone.conv1.weight"):  # its last layer is trained like any other
+        for name in ("backbone.fc.weight", "backbone.conv1.weight"):
             self.assertNotEqual(tensors[ft][name], tensors[start][name])
         self.assertEqual(tensors[ft]["head.weight"], tensors[start]["head.weight"])
         again, _ = self.train("again", "--checkpoint", ft, "--head", "checkpoint")
         self.assertEqual(tensor(again / "best.safetensors", "head.weight")[1], [float(i == j) for i in range(7) for j in range(7)])
-        self.assertIn("--method lp has nothing to train", self.error(
-            1, "train", "--model", self.model, "--head", "checkpoint", "--method", "lp", "--data-dir", self.pacs, "--train",
-            "photo", "--device", "cpu", "-o", self.folder / "none"))
 
         out = self.folder / "projected.safetensors"
         result = self.run_ok("project", "--anchor", self.script, "--checkpoint", ft, "--radius-data", self.pacs, "--part",
@@ -192,6 +221,25 @@ class Classifiers(ScriptCommand):
         self.assertNotIn("has no head", result.stderr)
         self.assertIn("backbone.fc", result.stdout)
         self.logits(out)
+
+    def test_its_last_layer_is_the_head(self):
+        classifier = ("--model", self.model, "--head", "checkpoint")
+        start, _ = self.train("start", *classifier, epochs=0)
+        self.assertIn('head-name = "fc"', (start / "recipe.toml").read_text())
+        self.assertEqual(read_safetensors(start / "best.safetensors")[1]["tpgm.head_name"], "fc")
+        before = read_safetensors(start / "best.safetensors")[0]
+        for name, more in {"lp": ("--method", "lp"), "still": ("--head-lr", "0"), "named": ("--method", "lp", "--head-name", "fc")}.items():
+            after = read_safetensors(self.train(name, *classifier, *more)[0] / "best.safetensors")[0]
+            moved = {key for key in before if key.split(".")[-1] in ("weight", "bias") and before[key] != after[key]}
+            fc = {"backbone.fc.weight", "backbone.fc.bias"}
+            if name == "still":
+                self.assertFalse(moved & fc)
+                self.assertIn("backbone.conv1.weight", moved)
+            else:
+                self.assertEqual(moved, fc)
+        said = self.error(1, "train", *classifier, "--head-name", "classifier", "--data-dir", self.pacs, "--train", "photo",
+                          "--device", "cpu", "-o", self.folder / "none")
+        self.assertIn("--head-name classifier: the script has no linear layer of this name with 7 outputs; those are fc", said)
 
     def test_a_fresh_head_on_logits(self):
         _, said = self.train("fresh", "--model", self.model, epochs=0)

@@ -1,6 +1,7 @@
 // Config files of other libraries: the same text is read as a file of each.
 #include "tests/fuzz/support.h"
 #include "tpgm/weights/config_json.h"
+#include "tpgm/weights/preprocessing.h"
 
 using namespace tpgm;
 

@@ -14,22 +14,21 @@ TEST(Metadata, TextOfEachType) {
   keys::kNormalize.set(metadata, true);
   keys::kRatio.set(metadata, 0.25);
   keys::kClasses.set(metadata, {"cat", "golden \"retriever\""});
-  keys::kView.set(metadata, {{0.5, 0.25}, {1, 2}, 0.875, "bicubic"});
-  EXPECT_EQ(
-      metadata,
-      (Metadata{{"tpgm.model", "clip-vit:image_size=32"},
-                {"tpgm.normalize", "true"},
-                {"tpgm.ratio", "0.25"},
-                {"tpgm.classes", R"(["cat","golden \"retriever\""])"},
-                {"tpgm.view",
-                 R"({"crop_pct":0.875,"interpolation":"bicubic","mean":[0.5,0.25],"std":[1.0,2.0]})"}}));
+  keys::kView.set(metadata, {{0.5}, {1, 2, 3}, 0.875, "bicubic"});
+  EXPECT_EQ(metadata,
+            (Metadata{{"tpgm.model", "clip-vit:image_size=32"},
+                      {"tpgm.normalize", "true"},
+                      {"tpgm.ratio", "0.25"},
+                      {"tpgm.classes", R"(["cat","golden \"retriever\""])"},
+                      {"tpgm.view",
+                       R"({"crop_pct":0.875,"interpolation":"bicubic","mean":[0.5],"std":[1.0,2.0,3.0]})"}}));
   EXPECT_EQ(keys::kModel.at(metadata), "clip-vit:image_size=32");
   EXPECT_TRUE(keys::kNormalize.of(metadata));
   EXPECT_EQ(keys::kRatio.of(metadata), 0.25);
   EXPECT_EQ(keys::kClasses.of(metadata), (std::vector<std::string>{"cat", "golden \"retriever\""}));
   const ImageView view = keys::kView.of(metadata);
-  EXPECT_EQ(view.mean, (std::vector<double>{0.5, 0.25}));
-  EXPECT_EQ(view.std, (std::vector<double>{1, 2}));
+  EXPECT_EQ(view.mean, (std::vector<double>{0.5}));
+  EXPECT_EQ(view.std, (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(view.crop_pct, 0.875);
   EXPECT_EQ(view.interpolation, "bicubic");
 
@@ -61,6 +60,25 @@ TEST(Metadata, WhatIsNoSuchValueIsNamed) {
             std::string::npos);
   EXPECT_NE(error_of([] { keys::kView.of({{"tpgm.view", R"({"mean":"grey"})"}}); }).find("the mean, std"),
             std::string::npos);
+}
+
+TEST(Metadata, ViewsThatNoTransformCanUseAreRefused) {
+  for (const auto& [text, why] :
+       {std::pair{R"({"mean":[0.1,0.2]})", "mean has 2 numbers, instead of 1 or 3"},
+        {R"({"std":[1,1,1,1]})", "std has 4 numbers, instead of 1 or 3"},
+        {R"({"std":[0.5,0,0.5]})", "std is 0, instead of above 0"},
+        {R"({"std":[-1]})", "std is -1, instead of above 0"},
+        {R"({"crop_pct":0})", "crop_pct is 0, instead of 0.01 or more"},
+        {R"({"crop_pct":-0.875})", "crop_pct is -0.875, instead of 0.01 or more"}}) {
+    EXPECT_EQ(
+        error_of([text = text] { keys::kView.of({{"tpgm.view", text}}); }),
+        std::string("[MetadataKey] 'tpgm.view' in a checkpoint's metadata: ") + why + "; save it again");
+  }
+  EXPECT_EQ(complaint({{NAN}, {}, {}, {}}), "mean has the value nan");
+  EXPECT_EQ(complaint({{}, {INFINITY}, {}, {}}), "std has the value inf");
+  EXPECT_EQ(complaint({{}, {}, INFINITY, {}}), "crop_pct is inf, instead of 0.01 or more");
+  EXPECT_EQ(complaint({{-3, 0, 124}, {58}, 0.01, {}}), "");
+  EXPECT_EQ(complaint({}), "");
 }
 
 // Version 0.1.0 wrote a sentence beside predictions.

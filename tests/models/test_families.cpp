@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "tpgm/models/named_models.h"
 #include "tpgm/models/script.h"
 #include "tpgm/nn/layers.h"
+#include "tpgm/train/from_options.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/weights/load_classifier.h"
 #include "tpgm/weights/read.h"
@@ -127,6 +129,11 @@ TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
   EXPECT_EQ(to_text(usual), "mean:image_size=16,channels=3,width=5");
   EXPECT_TRUE(has(error_of([] { parse_model("mean:depth=2"); }), "a mean has no 'depth'"));
   EXPECT_TRUE(has(error_of([] { parse_model("maen"); }), "did you mean 'mean'"));
+  // One that is here now is no unknown architecture any more.
+  const std::string unknown = "its architecture is not one of those here";
+  EXPECT_TRUE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
+  add_family(mean_family("pvt"));
+  EXPECT_FALSE(has(error_of([] { parse_model("pvt_v2_b0"); }), unknown));
   EXPECT_TRUE(has(error_of([&] { make_clip_text(config); }), "a mean has no text tower"));
 
   // `tpgm train`.
@@ -302,6 +309,13 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   EXPECT_EQ(script_of_run(file("run")).string(), script.string());
   EXPECT_EQ(script_of_run(run).string(), script.string());
   EXPECT_TRUE(script_of_run(script).empty());
+  test::write_bytes(file("run/recipe.toml"), "model = \"script:../elsewhere/model.pt\"\n");
+  EXPECT_TRUE(
+      fs::equivalent(script_of_run(run), script));  // relative to the recipe, not to the working folder
+  // It is asked only for a checkpoint whose model is a script.
+  test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
+  save_weights(*vit(), file("run/vit.safetensors"), {{"tpgm.model", "vit"}});
+  EXPECT_TRUE(script_of_run(file("run/vit.safetensors")).empty());
   test::write_bytes(file("run/recipe.toml"), "model = \"resnet50\"\n");
   EXPECT_TRUE(script_of_run(run).empty());
   test::write_bytes(file("run/recipe.toml"), "no recipe");
@@ -318,6 +332,21 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
     fs::current_path(before);
     runs(loaded, script, "metadata name");
   }
+  // Everything is below the root, so that is no working folder to trust.
+  fs::current_path("/");
+  const auto from_root = error_of([&] { load_classifier("", run, {}); });
+  fs::current_path(before);
+  EXPECT_TRUE(has(from_root, "neither in or below its own folder nor the working folder")) << from_root;
+  // A script beside the checkpoint does not stand for one that is there but may not be run.
+  fs::copy_file(golden(), file("run/model.pt"));
+  EXPECT_TRUE(has(error_of([&] { load_classifier("", run, {}); }), "neither in or below its own folder"));
+  fs::remove(file("run/model.pt"));
+  // A link to a file is one of the folder, as in the caches of hubs.
+  fs::create_symlink(script, file("run/blob.pt"));
+  Metadata linked = trained.metadata;
+  linked["tpgm.model"] = "script:" + file("run/blob.pt").string() + ":image_size=32";
+  save_weights(*trained.model, file("run/linked.safetensors"), linked);
+  runs(load_classifier("", file("run/linked.safetensors"), {}), file("run/blob.pt"), "metadata name");
   // A link below the folder does not lead out of it.
   fs::create_directory_symlink(file("elsewhere"), file("run/link"));
   Metadata through = trained.metadata;
@@ -329,7 +358,10 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   // Folders move, with the script beside the checkpoint.
   fs::rename(script, file("run/model.pt"));
   runs(load_classifier("", run, {}), file("run/model.pt"), "metadata name");
+  EXPECT_EQ(model_of_run(model, file("run")), "script:" + file("run/model.pt").string() + ":image_size=32");
+  EXPECT_EQ(model_of_run("resnet50", file("run")), "resnet50");
   fs::remove(file("run/model.pt"));
+  EXPECT_EQ(model_of_run(model, file("run")), model);
   const std::string gone = error_of([&] { load_classifier("", run, {}); });
   EXPECT_TRUE(has(gone, "is not there, nor beside the checkpoint")) << gone;
   EXPECT_TRUE(has(gone, "`model` script:FILE:image_size=32")) << gone;
@@ -378,6 +410,8 @@ TEST_F(Scripts, AClassifierNeedsNoHead) {
   state["head.weight"] = state["head.weight"] + 1e-6;
   save_safetensors(state, file("merged.safetensors"), alone.metadata);
   check(load_classifier(model, file("merged.safetensors"), {}));
+  EXPECT_FALSE(has_head(model, golden()));
+  EXPECT_TRUE(has_head(model, file("run.safetensors")));
 
   // A trained head is none of these.
   const auto two = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(2));
@@ -413,9 +447,6 @@ TEST_F(Scripts, AClassifierIsTrainedWithoutAHead) {
   const Tpgm tpgm(*run.model, TpgmOptions());
   EXPECT_EQ(tpgm.displacements().names(),
             (std::vector<std::string>{"backbone.fc.weight", "backbone.fc.bias"}));
-  const std::string probe = error_of([&] { prepared(model, {{"head", "checkpoint"}, {"method", "lp"}}); });
-  EXPECT_TRUE(has(probe, "`method` lp has nothing to train")) << probe;
-  EXPECT_TRUE(has(probe, "`head` fresh adds one")) << probe;
   EXPECT_NO_THROW(prepared(model, {{"head", "fresh"}, {"method", "lp"}}));
   // A run of it is one again, with its classes in another order, too.
   Metadata metadata = run.metadata;
@@ -426,6 +457,110 @@ TEST_F(Scripts, AClassifierIsTrainedWithoutAHead) {
   EXPECT_EQ(other.options.model, model);
   EXPECT_TRUE(other.model->head->weight.equal(at::eye(2).flip(0)));
   EXPECT_FALSE(other.model->head->weight.requires_grad());
+}
+
+// A script of two linear layers, of which the first has the outputs if `swapped`; in `frozen` ones no parameter
+// trains.
+std::string two_layers(const std::filesystem::path& path, bool swapped, bool frozen = false) {
+  torch::jit::Module module("M");
+  for (const char* layer : {"first", "second"}) {
+    const bool outputs = (layer == std::string("first")) == swapped;
+    torch::jit::Module part("L");
+    for (const auto& [name, shape] : std::vector<std::pair<std::string, std::vector<int64_t>>>{
+             {"weight", {outputs ? 2 : 5, outputs ? 5 : 3}}, {"bias", {outputs ? 2 : 5}}}) {
+      const at::Tensor values = at::randn(shape);
+      values.set_requires_grad(!frozen);
+      part.register_parameter(name, values, false);
+    }
+    module.register_module(layer, part);
+  }
+  const auto apply = [](const std::string& layer, const std::string& x) {
+    return "torch.matmul(" + x + ", self." + layer + ".weight.t()) + self." + layer + ".bias";
+  };
+  const std::string inner = swapped ? "second" : "first", outer = swapped ? "first" : "second";
+  module.define("def forward(self, x):\n    y = " + apply(inner, "x.mean([2, 3])") + "\n    return " +
+                apply(outer, "y.relu()") + "\n");
+  module.save(path);
+  return "script:" + path.string() + ":image_size=8";
+}
+
+TEST_F(Scripts, TheHeadOfAClassifierIsItsLastLayer) {
+  const Settings head{{"head", "checkpoint"}, {"head-lr", "0.1"}, {"lr", "0.01"}};
+  const auto with = [&](Settings more) {
+    more.insert(head.begin(), head.end());
+    return more;
+  };
+  const auto trained = [](const RunSetup& run) {
+    std::vector<std::string> names;
+    for (const auto& item : run.model->named_parameters()) {
+      if (item.value().requires_grad()) names.push_back(item.key());
+    }
+    return names;
+  };
+  const std::vector<std::string> of_second{"backbone.second.weight", "backbone.second.bias"};
+  const std::string model = two_layers(file("last.pt"), /*swapped=*/false);
+  const RunSetup run = prepared(model, head);
+  EXPECT_EQ(run.options.head_name, "second");
+  EXPECT_EQ(run.metadata.at("tpgm.head_name"), "second");
+  EXPECT_EQ(run.model->head_module(), "backbone.second");
+  // Its learning rate is that of a head, and the layers before it keep theirs.
+  std::map<std::string, double> scales;
+  const auto optimizer = optimizer_of(run.options, *run.model);
+  for (const auto& group : optimizer.groups()) {
+    for (const auto& item : group.parameters) scales[item.key()] = group.lr_scale;
+  }
+  EXPECT_DOUBLE_EQ(scales.at("backbone.second.weight"), 10);
+  EXPECT_DOUBLE_EQ(scales.at("backbone.second.bias"), 10);
+  EXPECT_DOUBLE_EQ(scales.at("backbone.first.weight"), 1);
+  EXPECT_EQ(trained(prepared(model, with({{"method", "lp"}}))), of_second);
+  EXPECT_EQ(trained(prepared(model, with({{"method", "lp-ft"}}))), of_second);
+  // It is anchored like the head of a checkpoint.
+  const RunSetup anchored = prepared(model, with({{"method", "tpgm"}, {"radius-fraction", "0.4"}}));
+  EXPECT_EQ(dynamic_cast<Tpgm&>(*anchored.method).displacements().names().size(), 4U);
+
+  // One that is not the last is named; a file of the run knows it.
+  const std::string swapped = two_layers(file("swapped.pt"), /*swapped=*/true);
+  EXPECT_EQ(prepared(swapped, {{"head", "checkpoint"}}).options.head_name, "");
+  for (const auto& more : {with({}), Settings{{"head", "checkpoint"}, {"method", "lp"}}}) {
+    const auto unknown = error_of([&] { prepared(swapped, more); });
+    EXPECT_TRUE(has(unknown, "name the layer that is its head with `head-name`")) << unknown;
+    EXPECT_TRUE(has(unknown, more.contains("head-lr") ? "`head-lr`: the logits" : "`method` lp: the logits"))
+        << unknown;
+  }
+  const RunSetup named = prepared(swapped, with({{"method", "lp"}, {"head-name", "first"}}));
+  const std::vector<std::string> of_first{"backbone.first.weight", "backbone.first.bias"};
+  EXPECT_EQ(trained(named), of_first);
+  save_weights(*named.model, file("named.safetensors"), named.metadata);
+  const Settings from{{"checkpoint", file("named.safetensors").string()}};
+  Settings probe = with({{"method", "lp"}});
+  probe.insert(from.begin(), from.end());
+  const RunSetup again = prepared("", probe);
+  EXPECT_EQ(again.options.head_name, "first");
+  EXPECT_EQ(trained(again), of_first);
+
+  const auto wrong = error_of([&] { prepared(swapped, with({{"head-name", "fc"}})); });
+  EXPECT_TRUE(has(wrong,
+                  "`head-name` fc: the script has no linear layer of this name with 2 outputs; those are "
+                  "first"))
+      << wrong;
+  EXPECT_TRUE(has(error_of([&] { prepared(swapped, {{"head", "fresh"}, {"head-name", "first"}}); }),
+                  "`head-name` first is for `head` checkpoint, not fresh"));
+
+  // The graph is fixed: a class cannot be taken away.
+  Metadata metadata = named.metadata;
+  keys::kClasses.set(metadata, {"40", "200", "90"});
+  save_weights(*named.model, file("classes.safetensors"), metadata);
+  const auto fewer = error_of(
+      [&] { prepared("", {{"head", "checkpoint"}, {"checkpoint", file("classes.safetensors").string()}}); });
+  EXPECT_TRUE(has(fewer, "of its 3 classes, and the data have 2: a script cannot lose any of them")) << fewer;
+}
+
+// Nothing can be trained, but a run of no epochs scores what there is.
+TEST_F(Scripts, FrozenOnesAreScored) {
+  const std::string model = two_layers(file("frozen.pt"), /*swapped=*/false, /*frozen=*/true);
+  EXPECT_TRUE(has(error_of([&] { prepared(model, {{"head", "checkpoint"}}); }),
+                  "`method` ft has nothing to train: its parameters are frozen in the script"));
+  EXPECT_NO_THROW(prepared(model, {{"head", "checkpoint"}, {"epochs", "0"}}));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "tests/support.h"
 #include "tests/torch_nn.h"
 #include "tests/weights/parity.h"
+#include "tpgm/models/model_hint.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/nn/recompute.h"
@@ -403,6 +404,42 @@ TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {
   EXPECT_NE(error("vit:width=100").find("give heads=N"), std::string::npos) << error("vit:width=100");
   EXPECT_NE(error("vit:width=64,heads=5").find("5 heads"), std::string::npos);
   EXPECT_NE(error("vit:image_size=225").find("no multiple of the patch"), std::string::npos);
+}
+
+TEST(Registry, SuggestionsAreModels) {
+  int64_t seen = 0;
+  for (const auto& [theirs, ours] : other_names()) {
+    if (ours == nullptr || std::string_view(ours).empty()) continue;
+    std::string name;
+    for (const char letter : theirs)
+      name += letter == '#' ? "224" : letter == '*' ? "x" : std::string(1, letter);
+    const std::string hint = model_hint(name, {}), before = "; did you mean '", after = "'?";
+    ASSERT_TRUE(hint.starts_with(before) && hint.ends_with(after)) << name << hint;
+    const auto model = hint.substr(before.size(), hint.size() - before.size() - after.size());
+    EXPECT_NO_THROW(cost_of(parse_model(model))) << name << " -> " << model;
+    ++seen;
+  }
+  EXPECT_GT(seen, 25);
+  EXPECT_EQ(model_hint("vit_huge_patch14_224.mae", {}),
+            "; did you mean 'vit:width=1280,depth=32,heads=16,patch=14,image_size=224'?");
+  EXPECT_EQ(model_hint("vit_base_patch16_384", {}), "; did you mean 'vit-b-16:image_size=384'?");
+  EXPECT_EQ(model_hint("deit_base_patch16_224.fb_in1k", {}), "; did you mean 'vit-b-16'?");
+}
+
+// No suggestion is better than one of another model whose name differs in a few letters.
+TEST(Registry, OtherModelsAreNotSuggested) {
+  const auto error = [](const std::string& model) { return error_of([&] { parse_model(model); }); };
+  for (const char* model :
+       {"seresnet50", "resnet50d", "resnetv2_50", "resnetrs50", "cspresnet50", "res2net50", "resnest50d",
+        "ecaresnet50d", "resnet200", "resnet152d", "deit3_base_patch16_224", "xcit_nano_12_p16_224",
+        "vit_base_patch16_224_miil", "vit_base_patch16_gap_224", "vit_giant_patch14_224", "ViT-H-14"}) {
+    EXPECT_EQ(error(model).find("did you mean"), std::string::npos) << error(model);
+  }
+  EXPECT_NE(error("resnet50d").find("its architecture is not one of those here"), std::string::npos);
+  // What a file names may be of any length.
+  const auto long_one = error("vit_" + std::string(100000, 'a') + "_patch16_224");
+  EXPECT_LT(long_one.size(), 1000U);
+  EXPECT_NE(long_one.find("no model 'vit_aaa"), std::string::npos) << long_one;
 }
 
 TEST(Precision, LoadingHalfGivesFullPrecision) {

@@ -83,7 +83,9 @@ TEST_F(ImageSetup, CommandsAddTheirOptions) {
 
 TEST_F(ImageSetup, WhatIsWrongIsNamed) {
   EXPECT_HAS(test::error_of([&] { image_transforms(load(R"({"mean": [0.1, 0.2]})")); }),
-             "[image_transforms] the checkpoint has 2 numbers as the mean or std of images");
+             "mean has 2 numbers, instead of 1 or 3; save it again");
+  EXPECT_HAS(test::error_of([&] { image_transforms(*load().model, load().metadata, {{}, {0}, {}, {}}); }),
+             "[image_transforms] std is 0, instead of above 0");
 }
 
 }  // namespace

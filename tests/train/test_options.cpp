@@ -78,9 +78,9 @@ TEST(Options, HaveTheTraitsThatCommandsAskFor) {
   EXPECT_EQ(keys_of(Trait::kPerRun),
             with_method_keys({"method", "weights", "lp-epochs", "lp-lr", "seed", "output"}));
   EXPECT_EQ(keys_of(Trait::kFineTuning),
-            with_method_keys({"head", "head-lr", "weights", "method", "lp-lr", "lp-epochs", "radius-fraction",
-                              "radius-batch-size", "share-validation", "mixup", "cutmix", "mixup-prob",
-                              "mixup-switch-prob", "smoothing"}));
+            with_method_keys({"head", "head-name", "head-lr", "weights", "method", "lp-lr", "lp-epochs",
+                              "radius-fraction", "radius-batch-size", "share-validation", "mixup", "cutmix",
+                              "mixup-prob", "mixup-switch-prob", "smoothing"}));
   EXPECT_EQ(keys_of(Trait::kScaled | Trait::kScaledAway),
             (Keys{"fraction", "test-fraction", "epochs", "lp-epochs", "warmup-epochs", "decay-epochs",
                   "patience"}));
@@ -271,6 +271,20 @@ TEST_F(Recipes, OfVersion010KeepTheirMeaning) {
   EXPECT_EQ(read("head-lr = 0.5\n").head_lr.value(1), 0.5);
 }
 
+// That version took any mean and std, and one number for RandAugment. Such runs are read; new ones are stopped.
+TEST_F(Recipes, OfOlderRunsAreRead) {
+  const auto one = read("rand-augment = 3\nmean = [123.7, 116.3, 103.5]\nstd = 58.4\n");
+  EXPECT_EQ(one.rand_augment, std::vector<double>{3});
+  EXPECT_EQ(one.mean, (std::vector<double>{123.7, 116.3, 103.5}));
+  EXPECT_EQ(
+      error_of([&] { check_new_run(one); }),
+      "`mean` 123.7,116.3,103.5: pixels are from 0 to 1 here; divide values for pixels from 0 to 255 by "
+      "255");
+  EXPECT_HAS(error_of([&] { check_new_run(read("std = [0.2, 58.4, 0.2]\n")); }),
+             "`std` 0.2,58.4,0.2: pixels");
+  EXPECT_NO_THROW(check_new_run(read("mean = [-0.1, 0.5, 1.5]\nstd = 2\nrand-augment = 3\n")));
+}
+
 TEST_F(Recipes, AreBeatenByWhatIsGiven) {
   Recipe loaded{
       {{"lr", "1"}, {"seed", "7"}}, {"lr=1,2", "weight_decay=0,1"}, {"0", "1"}, {"weight-decay=ft.lr"}};
@@ -313,17 +327,15 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("opt-betas = [0.9]\n", {"`opt-betas`", "expected 2 numbers separated by commas, not 1"});
   expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be a number, not 'x'"});
   expect_says("mean = [0.5, 0.5]\n", {"`mean`: 2 numbers; expected 1 or 3"});
-  expect_says("mean = 128\n", {"`mean` 128: must be from 0 to 1; pixels are from 0 to 1: divide"});
-  expect_says("mean = [0.5, -0.5, 0.5]\n", {"`mean` 0.5,-0.5,0.5: must be from 0 to 1"});
-  expect_says("std = 0\n", {"`std` 0: must be above 0 and at most 1"});
-  expect_says("std = [0.2, 58.4, 0.2]\n", {"`std` 0.2,58.4,0.2", "divide values from 0 to 255 by 255"});
+  expect_says("mean = nan\n", {"`mean` nan: must be finite"});
+  expect_says("std = 0\n", {"`std` 0: must be above 0 and finite"});
+  expect_says("std = inf\n", {"`std` inf: must be above 0 and finite"});
   expect_says("crop-pct = 0\n", {"`crop-pct` 0: must be 0.01 or more"});
   expect_says("crop-scale = [1, 0.5]\n",
               {"`crop-scale` 1,0.5: must be two numbers above 0, the smaller one"});
   expect_says("crop-ratio = [0, 1]\n", {"`crop-ratio` 0,1: must be two numbers above 0"});
   expect_says("opt-betas = [0.9, 1.5]\n", {"`opt-betas` 0.9,1.5: must be from 0 to below 1"});
-  expect_says("rand-augment = 2\n",
-              {"`rand-augment` 2: expected the number of operations and the magnitude"});
+  expect_says("rand-augment = -1\n", {"`rand-augment` -1: the number of operations must be 0 or more"});
   expect_says("rand-augment = [2, 31]\n", {"`rand-augment` 2,31", "the magnitude from 0 to 30"});
   expect_says("color-jitter = [0, 0, 0, 0.6]\n", {"`color-jitter` 0,0,0,0.6", "the hue at most 0.5"});
   expect_says("fraction = 0\n", {"`fraction` 0: must be above 0"});

@@ -213,13 +213,17 @@ TEST_F(CorruptCheckpoints, Metadata) {
     return Attack{what, same, words, {{"tpgm.model", model}}};
   };
   attack("timm-vit/model.pth", "vit:heads=2",
-         {said("garbage", "\x01 garbage", "which is no model"), said("nothing", "", "no model ''"),
+         {said("garbage", "\x01 garbage", "which is no model"),
+          said("nothing", "", "no model ''"),
           said("a megabyte", std::string(1 << 20, 'v'), "which is no model"),
           said("another family", "resnet50", "is a resnet by its metadata"),
           said("CLIP", "clip-vit-b-32", "is a clip-vit by its metadata"),
           said("a script", "script:/etc/passwd", "is a script by its metadata"),
           said("a size of 2^63", "vit:width=9223372036854775808", "expected a whole number"),
-          said("an unknown size", "vit:a=1", "has no 'a'")});
+          said("an unknown size", "vit:a=1", "has no 'a'"),
+          {"a view of nothing", same, "crop_pct is 0, instead of", {{"tpgm.view", R"({"crop_pct":0})"}}},
+          {"two means", same, "mean has 2 numbers", {{"tpgm.view", R"({"mean":[0,0]})"}}},
+          {"a std of 0", same, "std is 0, instead of", {{"tpgm.view", R"({"std":[0]})"}}}});
   attack("hf-clip/model.safetensors", "clip-vit:heads=1,text_heads=1",
          {said("ResNet", "clip-resnet", "is a clip-resnet by its metadata")});
 }
@@ -345,7 +349,12 @@ TEST_F(CorruptConfigs, AreRefused) {
   change("hidden_act", "\"relu\"", "expected gelu or quick_gelu");
   const std::string vision = R"({"model_cfg":{"text_cfg":{"heads":2},"vision_cfg":{"width":32,"head_width":)";
   attack("no heads", vision + "65}}}", "cannot be split into 0 heads", "open_clip_config.json");
-  attack("heads of no width", vision + "0}}}", "head_width is 0, expected a size", "open_clip_config.json");
+  // A file of another layout says nothing, and is no reason to refuse the weights.
+  write("open_clip_config.json", vision + "0}}}");
+  const auto weights =
+      read_weights(Checkpoint(file("model.safetensors")), parse_model("clip-vit:heads=2,text_heads=2"));
+  EXPECT_NE(weights.notes.front().find("'open_clip_config.json' beside it is not used: head_width is 0"),
+            std::string::npos);
 }
 
 // --- vocabularies ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/models/families.h"
-#include "tpgm/weights/config_json.h"
+#include "tpgm/weights/preprocessing.h"
 #include "tpgm/weights/read.h"
 #include "tpgm/weights/save.h"
 
@@ -182,10 +182,32 @@ TEST_F(PreprocessingFiles, DamagedAndHostileOnesAreRefused) {
     EXPECT_TRUE(has(refused, words)) << text.substr(0, 100) << " -> " << refused;
     EXPECT_TRUE(has(refused, "give `mean`, `std`, `crop-pct` and `interpolation`")) << refused;
   }
-  write("preprocessor_config.json", R"({"image_mean": {}})");
+  write("config.json", R"({"architecture": "vit_tiny", "mean": {}})");
   const auto error = error_of([&] { read_vit(); });
-  EXPECT_TRUE(has(error, file("preprocessor_config.json").string() + "': image_mean is an object")) << error;
+  EXPECT_TRUE(has(error, file("config.json").string() + "': mean is an object")) << error;
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+}
+
+// A training project has files of these names, too, which say nothing of the weights.
+TEST_F(PreprocessingFiles, OfOtherProgramsAreLeftAlone) {
+  const std::string bytes = R"({"architecture": "resnet50", "mean": [123.7, 116.3, 103.5]})";
+  for (const auto& [text, why] :
+       {std::pair<std::string, std::string>{"[1]", "it is no JSON object"},
+        {"{\"lr\": 1 // so far\n}", "it is no JSON object"},
+        {"{" + std::string(1 << 20, ' ') + "}", "it has 1048578 bytes, and a config at most 524288"},
+        {bytes, "mean is 123.7, expected numbers for pixels in 0..1"}}) {
+    for (const auto& [golden, model] :
+         {std::pair{"torchvision-resnet-basic", "resnet"}, {"torchvision-vit", "vit:heads=2"}}) {
+      std::filesystem::copy_file(golden_folder() / golden / "model.pth", file("model.pth"),
+                                 std::filesystem::copy_options::overwrite_existing);
+      write("config.json", text);
+      const auto found = read_weights(Checkpoint(file("model.pth")), parse_model(model));
+      EXPECT_EQ(found.view, ImageView()) << golden;
+      const auto notes = all(found.notes), note = "'config.json' beside it is not used: " + why + "\n";
+      EXPECT_TRUE(has(notes, note)) << golden << ": " << notes;
+      EXPECT_EQ(notes.find(note), notes.rfind(note)) << "twice: " << notes;
+    }
+  }
 }
 
 TEST_F(PreprocessingFiles, AreFoundBesideTheWeights) {
@@ -204,8 +226,8 @@ TEST_F(PreprocessingFiles, AreFoundBesideTheWeights) {
   EXPECT_TRUE(has(
       notes, "preprocessing of 'config.json': mean 0.5 0.5 0.5, std 0.5 0.5 0.5, crop_pct 0.9, bicubic\n"))
       << notes;
-  EXPECT_TRUE(
-      has(notes, "its images have 48 pixels on a side, here 32; `model` vit:image_size=48 takes them"))
+  EXPECT_TRUE(has(
+      notes, "its images have 48 pixels on a side, here 32; `model` vit:image_size=48,heads=2 takes them"))
       << notes;
   EXPECT_FALSE(has(all(read_vit("vit:heads=2,image_size=48").notes), "its images have"));
 
@@ -252,6 +274,10 @@ TEST_F(PreprocessingFiles, AreWrittenForTransformers) {
   EXPECT_EQ(again.view.std, weights.view.std);
   EXPECT_EQ(again.view.interpolation, "bilinear");
   EXPECT_EQ(static_cast<int64_t>(32 / again.view.crop_pct.value()), 35);
+  for (const double share : {0.0, 1e-300}) {
+    EXPECT_TRUE(has(error_of([&] { huggingface_preprocessing({{0}, {1}, share, "bicubic"}, 32, 3); }),
+                    "[huggingface_preprocessing] crop_pct is"));
+  }
   EXPECT_TRUE(again.differences.empty()) << all(again.differences);
 }
 

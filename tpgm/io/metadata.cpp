@@ -4,8 +4,10 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "tpgm/base/numbers.h"
@@ -15,9 +17,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::tuple kAll{keys::kFormat,  keys::kModel,     keys::kLayout,   keys::kLayer,   keys::kNormalize,
-                          keys::kClasses, keys::kTemplates, keys::kView,     keys::kVersion, keys::kCommand,
-                          keys::kInputs,  keys::kRatio,     keys::kFinished, keys::kState};
+constexpr std::tuple kAll{keys::kFormat,    keys::kModel,   keys::kHeadName,  keys::kLayout,   keys::kLayer,
+                          keys::kNormalize, keys::kClasses, keys::kTemplates, keys::kView,     keys::kVersion,
+                          keys::kCommand,   keys::kInputs,  keys::kRatio,     keys::kFinished, keys::kState};
 
 Json parse(const std::string& text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
 
@@ -82,6 +84,24 @@ std::string text_of(const ImageView& view) {
 
 }  // namespace
 
+std::string complaint(const ImageView& view) {
+  for (const auto& [key, values] : {std::pair{"mean", &view.mean}, {"std", &view.std}}) {
+    const size_t count = values->size();
+    if (count == 2 || count > 3) return fmt::format("{} has {} numbers, instead of 1 or 3", key, count);
+    for (const double value : *values) {
+      if (!std::isfinite(value)) return fmt::format("{} has the value {}", key, value);
+    }
+  }
+  for (const double std : view.std) {
+    if (std <= 0) return fmt::format("std is {}, instead of above 0", std);
+  }
+  constexpr double kLeast = 0.01;
+  const double share = view.crop_pct.value_or(1);
+  if (!(share >= kLeast && std::isfinite(share)))
+    return fmt::format("crop_pct is {}, instead of {} or more", share, kLeast);
+  return "";
+}
+
 template <typename T>
 T MetadataKey<T>::of(const Metadata& metadata) const {
   const auto found = metadata.find(std::string(name));
@@ -90,6 +110,11 @@ T MetadataKey<T>::of(const Metadata& metadata) const {
   auto value = value_of(found->second, kType);
   TORCH_CHECK(value.has_value(), "[MetadataKey] '", name, "' in a checkpoint's metadata is not ",
               what_is_expected(kType), "; save it again");
+  if constexpr (std::is_same_v<T, ImageView>) {
+    const auto why = complaint(*value);
+    TORCH_CHECK(why.empty(), "[MetadataKey] '", name, "' in a checkpoint's metadata: ", why,
+                "; save it again");
+  }
   return *std::move(value);
 }
 

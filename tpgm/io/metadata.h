@@ -21,6 +21,10 @@ struct ImageView {
   bool operator==(const ImageView&) const = default;
 };
 
+/// What makes values unusable in any transform, for an error; empty: nothing. A mean or std has one number or
+/// three, a std is positive, and the shorter side of a resized image is at most 100 times the crop.
+std::string complaint(const ImageView& view);
+
 /// A key and the type of its value. T is std::string, bool, double, std::vector<std::string> or ImageView;
 /// the last two are written as JSON.
 template <typename T>
@@ -59,6 +63,8 @@ inline constexpr MetadataKey<std::string> kModel{"tpgm.model", true};
 inline constexpr MetadataKey<std::string> kLayout{"tpgm.layout", true};
 /// The layer whose features are the head's input, if it is not the last.
 inline constexpr MetadataKey<std::string> kLayer{"tpgm.layer", true};
+/// The module of a script that is its head, where the logits are the outputs of the script.
+inline constexpr MetadataKey<std::string> kHeadName{"tpgm.head_name", true};
 /// Features are normalised before the head.
 inline constexpr MetadataKey<bool> kNormalize{"tpgm.normalize", true};
 /// The names of the classes, in the order of the head's outputs.

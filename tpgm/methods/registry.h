@@ -20,7 +20,7 @@ struct OptionInfo {
   std::string help;
   bool by_loop = false;  ///< Set by the training loop, not by its user; see SetBy.
   /// Throws if `text` is not a value of the option's type: "`every` must be an integer from 1, or 'end', not
-  /// 'x'", where `name` is what the message calls the option.
+  /// 'x'", where `name` is what the message calls the option. May be null: then make_method() checks it.
   std::function<void(const std::string& name, const std::string& text)> check = nullptr;
 };
 

@@ -78,6 +78,10 @@ at::Tensor Classifier::features(const at::Tensor& images) {
   return options_.normalize() ? normalized(features) : features;
 }
 
+std::string Classifier::head_module() const {
+  return options_.head_name().empty() ? "head" : "backbone." + options_.head_name();
+}
+
 std::vector<std::string> Classifier::unanchored() const {
   return fresh_head_ ? std::vector<std::string>{"head.*"} : std::vector<std::string>();
 }

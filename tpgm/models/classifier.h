@@ -21,6 +21,9 @@ struct ClassifierOptions {
   TORCH_ARG(bool, normalize) = false;
   /// Which of the backbone's blocks() gives the features; empty: its output.
   TORCH_ARG(std::string, layer) = "";
+  /// The module of the backbone that is the head ("fc"), where the logits are the backbone's outputs and `head`
+  /// computes nothing; empty: `head` is.
+  TORCH_ARG(std::string, head_name) = "";
 };
 
 /// A backbone with one of two heads, which the constructor chooses:
@@ -56,6 +59,8 @@ class Classifier : public torch::nn::Module {
 
   int64_t num_classes() const { return options_.num_classes(); }
   const ClassifierOptions& options() const { return options_; }
+  /// The name of the module that is the head: "head", or "backbone.fc" with options().head_name.
+  std::string head_module() const;
   /// Globs of the parameters without pre-trained values, for the option `exclude` of methods.
   std::vector<std::string> unanchored() const;
   /// Globs of the blocks from input to output, and of the head if it is anchored: the groups for smoothing

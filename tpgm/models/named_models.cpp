@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/model_hint.h"
 #include "tpgm/nn/layers.h"
@@ -85,7 +86,7 @@ ModelConfig parse_model(const std::string& text) {
   known.insert(known.end(), aliases.begin(), aliases.end());
   if (config.family == nullptr) {
     const auto hint = model_hint(name, known);
-    TORCH_CHECK(false, "[parse_model] no model '", name, "'", hint,
+    TORCH_CHECK(false, "[parse_model] no model '", printable(name), "'", hint,
                 hint.starts_with(':') ? ""
                                       : fmt::format("{} {}", hint.empty() ? "; there are" : " There are",
                                                     fmt::join(names, ", ")));

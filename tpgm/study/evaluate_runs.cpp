@@ -21,7 +21,9 @@
 #include "tpgm/report/table.h"
 #include "tpgm/study/run_record.h"
 #include "tpgm/train/image_setup.h"
+#include "tpgm/train/model_setup.h"
 #include "tpgm/train/recipe.h"
+#include "tpgm/weights/read.h"
 
 namespace tpgm {
 namespace {
@@ -131,8 +133,11 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
     if (!row.run && first) settings.merge(only(*first, Trait::kData));
     settings.insert(recipes[i].begin(), recipes[i].end());
     row.options = make_options(settings);
-    // A script is found by the metadata of the run, also if the run has moved.
-    if (row.run && !given.contains("model") && is_script(row.options.model)) row.options.model.clear();
+    if (row.run && !given.contains("model")) {
+      // Metadata say what the script is, and a note says that it runs. Weights of a run may have lost them.
+      const bool said = is_script(row.options.model) && names_script(Checkpoint(row.weights()));
+      row.options.model = said ? "" : model_of_run(row.options.model, row.path);
+    }
     row.of_a_run = first != nullptr;
     row.list_given = given.contains("class-list");
     row.batch_size = given.contains("batch-size")
@@ -203,9 +208,12 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
 
 GivenClassifier EvaluatedRow::open(const std::string& head, const Say& note) const {
   if (is_script(path)) return open_classifier(path, "", run ? "" : head, note);
+  return open_classifier(options.model, weights(), run ? "" : head, note);
+}
+
+std::string EvaluatedRow::weights() const {
   const fs::path best = weights_of(path);
-  return open_classifier(options.model, run && fs::exists(best) ? best.string() : path, run ? "" : head,
-                         note);
+  return run && fs::exists(best) ? best.string() : path;
 }
 
 std::vector<EvaluatedRow> rows_to_evaluate(const std::vector<std::string>& checkpoints, const Settings& given,

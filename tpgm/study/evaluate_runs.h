@@ -31,6 +31,8 @@ struct EvaluatedRow {
   std::vector<Accuracy> results;  ///< of each test
 
   GivenClassifier open(const std::string& head, const Say& note) const;
+  /// The checkpoint, or that of the run.
+  std::string weights() const;
 };
 
 /// A row for each run folder or checkpoint; "NAME=PATH" names the row. Options of a run come from its recipe,

@@ -3,32 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
 #include "tpgm/io/checkpoint.h"
-#include "tpgm/models/families.h"
-#include "tpgm/models/named_models.h"
 #include "tpgm/train/model_setup.h"
 #include "tpgm/weights/load_classifier.h"
-#include "tpgm/weights/read.h"
 
 namespace tpgm {
-
-bool has_head(const std::string& model, const std::string& checkpoint) {
-  const Checkpoint opened(checkpoint);
-  const auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
-  const auto named = wanted ? wanted : model_of(opened);
-  if (!named || !named->family->is_file()) return read_weights(opened, wanted).has_head();
-  // A script may have a "head.weight" of its own; only a classifier of ours has "backbone." as well.
-  const auto& names = opened.names();
-  return opened.contains("head.weight") &&
-         std::any_of(names.begin(), names.end(),
-                     [](const std::string& name) { return name.starts_with("backbone."); });
-}
 
 GivenClassifier open_classifier(const std::string& model, const std::string& checkpoint,
                                 const std::string& head, const Say& say, HeadUse use) try {
@@ -37,11 +19,11 @@ GivenClassifier open_classifier(const std::string& model, const std::string& che
   };
   GivenClassifier given;
   LoadOptions options;
-  if (model.empty()) options.script(script_of_run(checkpoint));
+  if (model.empty() && !checkpoint.empty()) options.script(script_of_run(checkpoint));
   if (use == HeadUse::kNever) {
     options.head(Head::kFresh).classifier(ClassifierOptions().num_classes(1));
   } else if (!head.empty()) {
-    if (use == HeadUse::kWhereNone && !checkpoint.empty() && has_head(model, checkpoint)) {
+    if (use == HeadUse::kWhereNone && !checkpoint.empty() && has_head(model, checkpoint, options.script())) {
       note("has a head of its own, so `head` is not used");
     } else {
       options.head(Head::kZeroShot).head_file(head);

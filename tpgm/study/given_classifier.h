@@ -14,9 +14,6 @@ namespace tpgm {
 /// Receives messages for the user.
 using Say = std::function<void(const std::string&)>;
 
-/// Whether a checkpoint brings a head of its own; the outputs of a script are none.
-bool has_head(const std::string& model, const std::string& checkpoint);
-
 struct GivenClassifier {
   LoadedClassifier loaded;
   /// The file of its head, made from text; empty: the head of the checkpoint.

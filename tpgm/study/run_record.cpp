@@ -18,6 +18,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/train/recipe.h"
 
 namespace tpgm {
 namespace {
@@ -80,7 +81,7 @@ bool RunTest::same_data(const RunTest& other) const {
          scored_classes == other.scored_classes;
 }
 
-fs::path recipe_of(const fs::path& run) { return run / "recipe.toml"; }
+fs::path recipe_of(const fs::path& run) { return run / kRunRecipe; }
 fs::path environment_of(const fs::path& run) { return run / "environment.json"; }
 fs::path state_of(const fs::path& run) { return run / "resume.safetensors"; }
 fs::path result_of(const fs::path& run) { return run / "result.json"; }

@@ -51,13 +51,16 @@ OptimOptions optim_of(const TrainOptions& options) {
 
 Optimizer optimizer_of(const TrainOptions& options, const Classifier& model) {
   std::vector<std::string> blocks;
-  for (const auto& block : model.backbone->blocks()) blocks.push_back("backbone." + block);
+  for (const auto& block : model.backbone->blocks()) {
+    if (const auto name = "backbone." + block; name != model.head_module()) blocks.push_back(name);
+  }
   auto groups = parameter_groups(model.named_parameters(), blocks,
                                  GroupOptions()
                                      .weight_decay(options.weight_decay)
                                      .decay_all(options.decay_all)
                                      .layer_decay(options.layer_decay)
-                                     .head_scale(head_scale(options)));
+                                     .head_scale(head_scale(options))
+                                     .head(model.head_module()));
   return {std::move(groups), optim_of(options)};
 }
 

@@ -16,8 +16,6 @@ namespace tpgm {
 namespace {
 
 LoaderOptions::Triple triple(const std::vector<double>& given) {
-  TORCH_CHECK(given.size() == 1 || given.size() == 3, "the checkpoint has ", given.size(),
-              " numbers as the mean or std of images, instead of 1 or 3; give `mean` and `std`");
   return given.size() == 1 ? LoaderOptions::Triple{given[0], given[0], given[0]}
                            : LoaderOptions::Triple{given[0], given[1], given[2]};
 }
@@ -35,6 +33,8 @@ ImageView view_of(const Images& images) {
 ImageTransforms image_transforms(const Classifier& model, const Metadata& metadata, ImageView given) try {
   fill(given, keys::kView.of(metadata));
   const ImageView view = complete(std::move(given), *parse_model(keys::kModel.at(metadata)).family);
+  const auto why = complaint(view);
+  TORCH_CHECK(why.empty(), why);
   auto interpolation = Interpolation::kBicubic;
   from_text("the checkpoint's interpolation", *view.interpolation, interpolation);
   const int64_t size = model.backbone->image_size();

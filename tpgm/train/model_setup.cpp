@@ -219,6 +219,11 @@ void match_head(const TrainOptions& options, const Dataset& data, const LoadedCl
     const auto known =
         loaded.checkpoint ? keys::kClasses.of(loaded.checkpoint->metadata()) : std::vector<std::string>();
     if (!known.empty()) {
+      TORCH_CHECK(
+          !loaded.outputs_are_logits || wanted.size() == known.size(),
+          "the script computes the logits of its ", known.size(), " classes, and the data have ",
+          wanted.size(),
+          ": a script cannot lose any of them; give data with all, or take a fresh head with `head` fresh");
       setup.model = with_rows(*setup.model, known, wanted, options.checkpoint);
       if (known.size() > wanted.size())
         setup.notes.push_back(
@@ -258,6 +263,8 @@ ModelSetup load_without_text(const TrainOptions& options, const Dataset& data,
     load.head(Head::kFresh).classifier(ClassifierOptions().num_classes(count));
   } else if (head.is(Kind::kFile)) {
     load.head(Head::kZeroShot).head_file(head.file);
+  } else {
+    load.classifier(ClassifierOptions().head_name(options.head_name));
   }
   const auto loaded = load_classifier(options.model, options.checkpoint, load);
   add_notes(checkpoint ? options.checkpoint : options.model, loaded.notes, result.notes);
@@ -285,6 +292,8 @@ ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Devic
   options.model = decide_model(given, checkpoint);
   options.head = decide_head(given, wanted, checkpoint, notes);
   const HeadSource& head = options.head;
+  TORCH_CHECK(options.head_name.empty() || head.is(Kind::kCheckpoint), "`head-name` ",
+              printable(options.head_name), " is for `head` checkpoint, not ", to_text(head));
   ModelSetup result;
   if (head.is(Kind::kText) || head.is(Kind::kZeroShot)) {
     result = load_with_text(options, wanted, device, checkpoint);
@@ -309,15 +318,27 @@ HeadSource decided_head(const TrainOptions& options, const std::vector<std::stri
   rethrow_from("decided_head");
 }
 
+std::string model_of_run(const std::string& model, const std::filesystem::path& run) {
+  if (!is_script(model)) return model;
+  std::error_code error;
+  ModelConfig config = parse_model(model);
+  const std::filesystem::path file = run / config.file,
+                              beside = run / file.filename();  // `/` keeps absolute ones
+  config.file = (std::filesystem::exists(file, error) ? file : beside).string();
+  return std::filesystem::exists(config.file, error) ? to_text(config) : model;
+}
+
 std::filesystem::path script_of_run(const std::filesystem::path& checkpoint) {
+  if (!names_script(Checkpoint(checkpoint))) return {};
   std::error_code error;
   const bool folder = std::filesystem::is_directory(checkpoint, error);
-  const auto recipe = (folder ? checkpoint : checkpoint.parent_path()) / "recipe.toml";
-  if (!std::filesystem::is_regular_file(recipe, error)) return {};
+  const auto run = folder ? checkpoint : checkpoint.parent_path();
+  if (!std::filesystem::is_regular_file(run / kRunRecipe, error)) return {};
   try {
-    const auto settings = load_recipe(recipe).settings;
+    const auto settings = load_recipe(run / kRunRecipe).settings;
     const auto model = settings.find("model");
-    if (model != settings.end() && is_script(model->second)) return parse_model(model->second).file;
+    if (model != settings.end() && is_script(model->second))
+      return parse_model(model_of_run(model->second, run)).file;
   } catch (const std::exception&) {  // then it says nothing of the checkpoint
   }
   return {};

@@ -36,8 +36,14 @@ ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Devic
 /// checkpoint.
 HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes);
 
+/// The `model` that the recipe of the run in the folder `run` has. A TorchScript file that is no longer where the
+/// recipe says is the one of the same name in the folder; other models stay as they are. A path that is not
+/// absolute is that of the folder.
+std::string model_of_run(const std::string& model, const std::filesystem::path& run);
+
 /// The TorchScript file that the recipe of a run names as its model, for LoadOptions::script(). `checkpoint` is
-/// the folder of the run or a file in it; empty for others.
+/// the folder of the run or a file in it. Empty if the metadata of the checkpoint name no script, whatever lies
+/// beside it.
 std::filesystem::path script_of_run(const std::filesystem::path& checkpoint);
 
 /// Loads the weights to start from where they are not the anchor (`weights`). They must have the same

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -53,28 +54,19 @@ void check_range(const char* key, const std::vector<double>& range) {
               ": must be two numbers above 0, the smaller one first");
 }
 
-// The scale of pixels is the likeliest mistake.
-const char* pixels_hint(double value) {
-  return value > 1 ? "; pixels are from 0 to 1: divide values from 0 to 255 by 255" : "";
-}
-
 void check_images(const TrainOptions& o) {
   check_range("crop-scale", o.crop_scale);
   check_range("crop-ratio", o.crop_ratio);
   if (o.crop_pct) in_range("crop-pct", *o.crop_pct, 0.01, kAny);
   for (const double mean : o.mean)
-    TORCH_CHECK(mean >= 0 && mean <= 1, "`mean` ", to_text(o.mean), ": must be from 0 to 1",
-                pixels_hint(mean));
+    TORCH_CHECK(std::isfinite(mean), "`mean` ", to_text(o.mean), ": must be finite");
   for (const double std : o.std)
-    TORCH_CHECK(std > 0 && std <= 1, "`std` ", to_text(o.std), ": must be above 0 and at most 1",
-                pixels_hint(std));
+    TORCH_CHECK(std > 0 && std::isfinite(std), "`std` ", to_text(o.std), ": must be above 0 and finite");
   const auto& augment = o.rand_augment;
-  TORCH_CHECK(augment.empty() || augment.size() == 2, "`rand-augment` ", to_text(augment),
-              ": expected the number of operations and the magnitude, such as 2,9");
-  TORCH_CHECK(
-      augment.empty() || (augment[0] >= 0 && augment[0] < kAny && augment[1] >= 0 && augment[1] <= 30),
-      "`rand-augment` ", to_text(augment), ": the number of operations must be 0 or more, the magnitude ",
-      "from 0 to 30");
+  const bool valid = augment.empty() || (augment[0] >= 0 && augment[0] < kAny);
+  TORCH_CHECK(valid && (augment.size() < 2 || (augment[1] >= 0 && augment[1] <= 30)), "`rand-augment` ",
+              to_text(augment),
+              ": the number of operations must be 0 or more, the magnitude from 0 to 30, such as 2,9");
   const auto& jitter = o.color_jitter;
   for (size_t i = 0; i < jitter.size(); ++i)
     TORCH_CHECK(jitter[i] >= 0 && jitter[i] <= (i == 3 ? 0.5 : kAny), "`color-jitter` ", to_text(jitter),
@@ -229,7 +221,7 @@ TrainOptions make_options(const Settings& settings) try {
   for (const auto& [key, text] : settings) {
     if (own.contains(key)) continue;
     if (const auto* option = find_option(method, key)) {
-      option->check(fmt::format("`{}`", key), text);
+      if (option->check) option->check(fmt::format("`{}`", key), text);
       options.method_options[option->name] = text;
       continue;
     }
@@ -244,6 +236,15 @@ TrainOptions make_options(const Settings& settings) try {
   return options;
 } catch (...) {
   rethrow_from("make_options");
+}
+
+void check_new_run(const TrainOptions& options) {
+  constexpr double kMost = 2;  // pixels are from 0 to 1
+  for (const auto& [key, values] : {std::pair{"mean", &options.mean}, {"std", &options.std}}) {
+    for (const double value : *values)
+      TORCH_CHECK(std::abs(value) <= kMost, "`", key, "` ", to_text(*values),
+                  ": pixels are from 0 to 1 here; divide values for pixels from 0 to 255 by 255");
+  }
 }
 
 Settings to_settings(const TrainOptions& options) {

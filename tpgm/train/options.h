@@ -21,7 +21,7 @@ namespace tpgm {
 using Settings = std::map<std::string, std::string>;
 
 struct TrainOptions {
-  std::string model, checkpoint, classnames, templates, vocab, weights;
+  std::string model, checkpoint, head_name, classnames, templates, vocab, weights;
   std::optional<int64_t> image_size;
   HeadSource head;
   std::string data_dir, class_list;
@@ -97,6 +97,10 @@ struct TrainOptions {
           "tower training, too), a file of 'tpgm zeroshot', or auto (zeroshot for a whole CLIP if the class "
           "names are words, else fresh)",
           self.head...);
+    visit(g, "head-name", kIdentity | kModel | kFineTuning,
+          "Name of the layer that is the head, such as fc, in a script whose outputs are the logits (`head` "
+          "checkpoint); default: its last layer, if that is linear",
+          self.head_name...);
     visit(g, "classnames", kIdentity | kModel | kPath,
           "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
           "names, with spaces for _",
@@ -222,7 +226,8 @@ struct TrainOptions {
         "Color jitter factors for brightness, contrast, saturation and hue; one number sets the first three",
         self.color_jitter...);
     visit(g, "rand-augment", kIdentity,
-          "RandAugment: number of operations and magnitude (0 to 30), such as 2,9", self.rand_augment...);
+          "RandAugment: number of operations and magnitude (0 to 30; 9 if left out), such as 2,9",
+          self.rand_augment...);
     visit(g, "interpolation", kIdentity | kImage,
           "Interpolation for resizing: bicubic or bilinear (auto: the checkpoint's own, or bicubic)",
           self.interpolation...);
@@ -303,7 +308,10 @@ bool is_path(const std::string& key, const std::string& value);
 /// The defaults, overridden by `settings`. Throws, naming the key, for unknown keys, for values of another
 /// type or out of range, and for options that the method does not have (naming the methods that do).
 TrainOptions make_options(const Settings& settings);
-/// The inverse: all keys, and the options of the method that were given.
+/// Throws, naming the key, for values that make_options() takes because older runs have them, but that are a
+/// mistake in a new run: a mean or std for pixels from 0 to 255.
+void check_new_run(const TrainOptions& options);
+/// The inverse of make_options(): all keys, and the options of the method that were given.
 Settings to_settings(const TrainOptions& options);
 
 /// Gives the options of the method that were not given their defaults, except those that the loop sets.

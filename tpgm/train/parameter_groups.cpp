@@ -27,7 +27,7 @@ std::vector<ParameterGroup> parameter_groups(const NamedTensors& parameters,
     return name.starts_with(block) && (name.size() == block.size() || name[block.size()] == '.');
   };
   const auto lr_scale_of = [&](const std::string& name) {
-    if (in_block(name, "head")) return options.head_scale();
+    if (in_block(name, options.head())) return options.head_scale();
     size_t best = 0, length = 0;
     for (size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].size() > length && in_block(name, blocks[b])) {

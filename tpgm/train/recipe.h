@@ -9,6 +9,9 @@
 
 namespace tpgm {
 
+/// The name of the effective recipe in the folder of a run.
+inline constexpr const char* kRunRecipe = "recipe.toml";
+
 /// The content of a recipe: flat TOML with the keys of training options and of options of methods, and
 /// `base`, `sweep`, `seeds` and `take`.
 struct Recipe {

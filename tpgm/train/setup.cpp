@@ -39,6 +39,7 @@ std::unique_ptr<Method> make_configured_method(const TrainOptions& options, Clas
     if (const auto& given = texts["exclude"]; !given.empty()) globs.push_back(given);
     texts["exclude"] = fmt::format("{}", fmt::join(globs, ","));
   }
+  if (info && info->find("head")) texts["head"] = model.head_module() + ".*";
   return make_method(options.method, model, named_tensors(model), texts);
 }
 
@@ -49,6 +50,18 @@ void check_text_head(const TrainOptions& options) {
   TORCH_CHECK(options.head_lr.kind != HeadRate::Kind::kNumber,
               "`head` text has no head of its own for `head-lr`");
   TORCH_CHECK(options.weights.empty(), "`head` text goes with `checkpoint`, not with `weights`");
+}
+
+// A script's outputs are logits, and it is not known which of its layers computes them.
+void check_head_is_known(const TrainOptions& options, const Classifier& model) {
+  const auto* info = find_method(options.method);
+  const bool rate = options.head_lr.kind == HeadRate::Kind::kNumber;
+  const bool needed = rate || (info && info->find("head"));
+  TORCH_CHECK(
+      !needed || options.epochs == 0 || !model.options().head_name().empty(),
+      rate ? "`head-lr`" : "`method` ", rate ? "" : options.method,
+      ": the logits are the outputs of the script, and its last layer is not linear with a bias; name "
+      "the layer that is its head with `head-name`, or add one with `head` fresh");
 }
 
 std::string absolute(const std::string& path) {
@@ -132,6 +145,7 @@ void decide_open_options(TrainOptions& options, Setup& setup) {
   options.device = setup.device;
   options.model = keys::kModel.at(setup.metadata);
   options.image_size.reset();  // the model has it
+  options.head_name = setup.model->options().head_name();
   make_paths_absolute(options);
   const auto& loader = setup.images.loader;
   options.mean.assign(loader.mean().begin(), loader.mean().end());
@@ -167,15 +181,14 @@ Setup prepare_run(TrainOptions options, DataUse use) try {
   decide_head_rate(options, loaded.fresh_head);
   decide_phases(options, setup.data, setup.notes);
   decide_open_options(options, setup);
+  if (loaded.outputs_are_logits) check_head_is_known(options, *setup.model);
 
   setup.method = make_configured_method(options, *setup.model);
   const auto parameters = setup.model->parameters();
-  TORCH_CHECK(std::any_of(parameters.begin(), parameters.end(),
-                          [](const at::Tensor& parameter) { return parameter.requires_grad(); }),
-              "`method` ", options.method, " has nothing to train: ",
-              loaded.outputs_are_logits ? "the logits are the outputs of the script, so there is no head; "
-                                          "`head` fresh adds one"
-                                        : "all parameters are frozen in the script");
+  TORCH_CHECK(options.epochs == 0 ||
+                  std::any_of(parameters.begin(), parameters.end(),
+                              [](const at::Tensor& parameter) { return parameter.requires_grad(); }),
+              "`method` ", options.method, " has nothing to train: its parameters are frozen in the script");
   TORCH_CHECK(!setup.method->needs_radius_data() || setup.data.radius.size() > 0, options.method,
               " learns from radius data, and there are none: ", no_radius_data(options, setup.data));
   if (!options.weights.empty()) load_start(*setup.model, options, setup.data.classes);

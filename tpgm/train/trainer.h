@@ -24,7 +24,7 @@ namespace tpgm {
 
 struct TrainCallbacks {
   std::function<void(const TrainProgress&)> progress;
-  /// Called after each radius step while the method finishes.
+  /// Called for each radius step while the method finishes, with its loss and before the radii move.
   std::function<void(const RadiusProgress&)> radii;
   /// Receives messages for the user: evaluations, phases, skipped steps and images.
   std::function<void(const std::string&)> say;

@@ -2,6 +2,7 @@
 
 #include "tpgm/models/families.h"
 #include "tpgm/weights/config_json.h"
+#include "tpgm/weights/preprocessing.h"
 
 namespace tpgm {
 namespace {

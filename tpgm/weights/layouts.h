@@ -47,7 +47,7 @@ struct LayoutTable {
 /// looked for in the same order.
 const std::vector<LayoutTable>& layout_tables();
 
-/// A file beside the weights that says how images are preprocessed (config_json.h).
+/// A file beside the weights that says how images are preprocessed (preprocessing.h).
 struct PreprocessingFile {
   std::string_view name;
   Layout layout;  ///< of the library that writes it

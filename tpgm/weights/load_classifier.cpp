@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/untrusted.h"
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/text/zero_shot.h"
@@ -30,22 +31,36 @@ struct Parts {
   Metadata metadata;
 };
 
-// Whether a file is in `folder` or below it, whatever links lead to these folders.
+// Whether a file is in `folder` or below it, whatever links lead to these folders. Everything is below the root,
+// which says nothing: there a file must be directly in it.
 bool is_below(const fs::path& file, const fs::path& folder) {
   std::error_code error;
-  const fs::path inside = fs::weakly_canonical(fs::absolute(file).parent_path(), error);
-  const fs::path way = inside.lexically_relative(fs::weakly_canonical(folder, error));
+  const fs::path inside = fs::weakly_canonical(file.parent_path(), error);
+  const fs::path above = fs::weakly_canonical(folder, error);
+  if (error || above.empty()) return false;
+  if (above == above.root_path()) return inside == above;
+  const fs::path way = inside.lexically_relative(above);
   return !way.empty() && *way.begin() != "..";
+}
+
+// The working folder may have been deleted.
+fs::path absolute_path(const fs::path& path) {
+  std::error_code error;
+  const fs::path result = fs::absolute(path, error);
+  TORCH_CHECK(!error, "the path '", path.string(),
+              "' is that of a working folder that does not exist any more; ", "change into one that does");
+  return result.lexically_normal();
 }
 
 // The model of a checkpoint whose metadata names a script, with the file to run. See load_classifier().
 ModelConfig find_script(const Checkpoint& checkpoint, ModelConfig named, const fs::path& of_recipe,
                         std::vector<std::string>& notes) {
-  const fs::path file = named.file, folder = fs::absolute(checkpoint.files().front()).parent_path();
+  const fs::path file = absolute_path(named.file);
+  const fs::path folder = absolute_path(checkpoint.files().front()).parent_path();
   std::vector<fs::path> places = {of_recipe};
-  if (is_below(file, folder) || is_below(file, fs::current_path())) places.push_back(file);
-  places.push_back(folder / file.filename());
   std::error_code error;
+  if (is_below(file, folder) || is_below(file, fs::current_path(error))) places.push_back(file);
+  if (!fs::exists(file, error)) places.push_back(folder / file.filename());
   for (const auto& place : places) {
     if (!fs::is_regular_file(place, error)) continue;
     named.file = place.string();
@@ -81,7 +96,7 @@ Parts load_file(ModelConfig config, LoadedClassifier& result) {
     if (trained && trained->family == config.family) fill(config, *trained);
   }
   Parts parts{make_backbone(config), {}, {}, {}, {}};
-  config.file = fs::absolute(config.file).lexically_normal().string();  // to be found from other folders
+  config.file = absolute_path(config.file).string();  // to be found from other folders
   keys::kModel.set(result.metadata, to_text(config));
   if (!result.checkpoint) return parts;
   const Checkpoint& checkpoint = *result.checkpoint;
@@ -140,22 +155,16 @@ bool only_selects(const at::Tensor& head) {
   return at::allclose(head, selected, /*rtol=*/0, /*atol=*/1e-5);
 }
 
-// The checkpoint's own, used as it was trained. A script without one returns logits, and then nothing but the
-// script is trained: a frozen identity stands for the head.
-std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
-                                          const LoadOptions& options, LoadedClassifier& result) {
-  const at::Tensor head =
-      parts.head.defined() || parts.config ? parts.head : at::eye(parts.backbone->num_features());
-  TORCH_CHECK(head.defined(), "'", checkpoint.string(),
-              "' has no classification head of its own; make a zero-shot head from class names and give it "
-              "with `head`, or train one");
-  ClassifierOptions own(options.classifier());
-  if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
-  if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
-  auto model = std::make_shared<Classifier>(parts.backbone, head, parts.bias, own);
-  result.outputs_are_logits = !parts.config && !parts.bias.defined() && only_selects(model->head->weight);
-  if (result.outputs_are_logits) model->head->weight.set_requires_grad(false);
-  return model;
+// The linear layers of a script that may have computed its outputs.
+std::vector<std::string> head_candidates(const Backbone& backbone) {
+  const std::string suffix = ".weight";
+  std::vector<std::string> names;
+  for (const auto& item : backbone.named_parameters()) {
+    const at::Tensor& weight = item.value();
+    if (item.key().ends_with(suffix) && weight.dim() == 2 && weight.size(0) == backbone.num_features(""))
+      names.push_back(item.key().substr(0, item.key().size() - suffix.size()));
+  }
+  return names;
 }
 
 // A script whose last layer is linear with a bias, as those of classifiers: its name; else empty.
@@ -171,19 +180,72 @@ std::string last_linear(const Backbone& backbone) {
   return linear ? layer : "";
 }
 
+// The layer of a script that is its head: the one that is named, or the last. Empty: it is not known.
+std::string find_head(const Backbone& backbone, const std::string& named) {
+  if (named.empty()) return last_linear(backbone);
+  const auto candidates = head_candidates(backbone);
+  const bool known = std::find(candidates.begin(), candidates.end(), named) != candidates.end();
+  TORCH_CHECK(known, "`head-name` ", printable(named), ": the script has no linear layer of this name with ",
+              backbone.num_features(""), " outputs; ",
+              candidates.empty() ? "it has none with so many"
+                                 : fmt::format("those are {}", fmt::join(candidates, ", ")));
+  return named;
+}
+
+// The checkpoint's own, used as it was trained. A script without one returns logits, and then nothing but the
+// script is trained: a frozen identity stands for the head.
+std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesystem::path& checkpoint,
+                                          const LoadOptions& options, LoadedClassifier& result) {
+  const at::Tensor head =
+      parts.head.defined() || parts.config ? parts.head : at::eye(parts.backbone->num_features());
+  TORCH_CHECK(head.defined(), "'", checkpoint.string(),
+              "' has no classification head of its own; make a zero-shot head from class names and give it "
+              "with `head`, or train one");
+  ClassifierOptions own(options.classifier());
+  if (keys::kNormalize.of(parts.metadata)) own.normalize(true);
+  if (keys::kLayer.in(parts.metadata)) own.layer(keys::kLayer.of(parts.metadata));
+  result.outputs_are_logits = !parts.config && !parts.bias.defined() && only_selects(head);
+  if (result.outputs_are_logits) {
+    own.head_name(find_head(*parts.backbone,
+                            own.head_name().empty() ? keys::kHeadName.of(parts.metadata) : own.head_name()));
+  } else {
+    TORCH_CHECK(own.head_name().empty(), "`head-name` ", own.head_name(),
+                " is for a script whose outputs are the logits; '", checkpoint.string(), "' has a head");
+  }
+  auto model = std::make_shared<Classifier>(parts.backbone, head, parts.bias, own);
+  if (result.outputs_are_logits) model->head->weight.set_requires_grad(false);
+  return model;
+}
+
+// The model that is wanted, or else the script that the metadata name; nothing if names and shapes say what it is.
+std::optional<ModelConfig> find_model(const std::string& model, const std::optional<Checkpoint>& checkpoint,
+                                      const fs::path& script, std::vector<std::string>& notes) {
+  if (!model.empty()) return parse_model(model);
+  const auto named = model_of(*checkpoint);
+  if (!named || !named->family->is_file()) return std::nullopt;
+  return find_script(*checkpoint, *named, script, notes);
+}
+
 }  // namespace
+
+bool has_head(const std::string& model, const fs::path& checkpoint, const fs::path& script) try {
+  const std::optional<Checkpoint> opened(checkpoint);
+  std::vector<std::string> notes;
+  auto wanted = find_model(model, opened, script, notes);
+  if (!wanted || !wanted->family->is_file()) return read_weights(*opened, wanted).has_head();
+  if (const auto trained = model_of(*opened); trained && trained->family == wanted->family)
+    fill(*wanted, *trained);
+  return is_classifier_of(*make_backbone(*wanted), *opened);
+} catch (...) {
+  rethrow_from("has_head");
+}
 
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options) try {
   LoadedClassifier result;
-  auto wanted = model.empty() ? std::nullopt : std::optional(parse_model(model));
-  const bool without_weights = wanted && wanted->family->is_file() && checkpoint.empty();
+  const bool without_weights = is_script(model) && checkpoint.empty();
   if (!without_weights) result.checkpoint = options.opened() ? options.opened() : Checkpoint(checkpoint);
-  if (!wanted) {
-    const auto named = model_of(*result.checkpoint);
-    if (named && named->family->is_file())
-      wanted = find_script(*result.checkpoint, *named, options.script(), result.notes);
-  }
+  const auto wanted = find_model(model, result.checkpoint, options.script(), result.notes);
   const Parts parts =
       wanted && wanted->family->is_file() ? load_file(*wanted, result) : load_model(wanted, result);
   if (options.head() == Head::kCheckpoint) {
@@ -205,6 +267,7 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
   const auto& used = result.model->options();
   keys::kNormalize.set(result.metadata, used.normalize());
   if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
+  if (!used.head_name().empty()) keys::kHeadName.set(result.metadata, used.head_name());
   return result;
 } catch (...) {
   rethrow_from("load_classifier");

@@ -36,15 +36,16 @@ struct LoadedClassifier {
   std::shared_ptr<Classifier> model;
   /// For the user to read; see ModelWeights.
   std::vector<std::string> notes;
-  /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize and
-  /// kLayer of `keys`, and kView and kTemplates where the checkpoint has them.
+  /// For the metadata of what is saved from it, by which it is known again: kModel, kLayout, kNormalize,
+  /// kLayer and kHeadName of `keys`, and kView and kTemplates where the checkpoint has them.
   Metadata metadata;
   /// The class names of `head_file`, with Head::kZeroShot.
   std::vector<std::string> class_names;
   /// The open checkpoint, for callers that need more of it; empty if there was none.
   std::optional<Checkpoint> checkpoint;
   /// The logits are the outputs of a script, in the order of the classes: the head is frozen and computes
-  /// nothing.
+  /// nothing. The layer that computes them is model->options().head_name: the one that options.classifier() or
+  /// the metadata names, or else the last if it is linear with a bias; empty if it is not known.
   bool outputs_are_logits = false;
 };
 
@@ -57,7 +58,15 @@ struct LoadedClassifier {
 /// or below its own folder or the working folder, or stand for options.script(). A script that is no longer
 /// where the metadata says is looked for beside the checkpoint, by the name of its file. A note names what is
 /// run.
+///
+/// A file may be a link, whose own place counts, as in the caches of hubs; links of folders count as where they
+/// lead. Of the root folder only what is directly in it counts, because everything is below it.
 LoadedClassifier load_classifier(const std::string& model, const std::filesystem::path& checkpoint,
                                  const LoadOptions& options);
+
+/// Whether a checkpoint brings a head of its own; the outputs of a script are none. `model` and `script` as for
+/// load_classifier(), which runs a script as this does.
+bool has_head(const std::string& model, const std::filesystem::path& checkpoint,
+              const std::filesystem::path& script = {});
 
 }  // namespace tpgm

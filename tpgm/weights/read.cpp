@@ -20,6 +20,7 @@
 #include "tpgm/models/vit.h"
 #include "tpgm/weights/config_json.h"
 #include "tpgm/weights/layouts.h"
+#include "tpgm/weights/preprocessing.h"
 
 namespace tpgm {
 namespace {
@@ -189,9 +190,19 @@ struct BesideWeights {
   ModelConfig config;
 };
 
+// A file beside the weights that cannot be read. Other programs have files of the same names, so only those of
+// the checkpoint's own layout must be as their library writes them.
+void refuse_or_note(const fs::path& path, const Malformed& malformed, bool own, ModelWeights& weights) {
+  if (own) refuse(path, malformed);
+  auto note = fmt::format("'{}' beside it is not used: {}", path.filename().string(), malformed.reason);
+  auto& notes = weights.notes;
+  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+}
+
 // What the first config file of the family's layouts in `folder` gives; nothing if there is none, or if it
 // describes another model.
-std::optional<BesideWeights> read_config_file(const fs::path& folder, const Family& family) {
+std::optional<BesideWeights> read_config_file(const fs::path& folder, const Family& family,
+                                              ModelWeights& weights) {
   for (const LayoutTable& table : layout_tables()) {
     const fs::path path = folder / table.config.name;
     std::error_code error;
@@ -202,7 +213,7 @@ std::optional<BesideWeights> read_config_file(const fs::path& folder, const Fami
       beside.config.family = &family;
       return table.config.read(file.bytes(), beside.config) ? std::optional(std::move(beside)) : std::nullopt;
     } catch (const Malformed& malformed) {
-      refuse(path, malformed);
+      refuse_or_note(path, malformed, table.layout == weights.layout, weights);
     }
   }
   return std::nullopt;
@@ -224,7 +235,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
   if (metadata) {
     fill(config, *metadata);
   } else if (const auto beside =
-                 read_config_file(checkpoint.files().front().parent_path(), *recognised.family)) {
+                 read_config_file(checkpoint.files().front().parent_path(), *recognised.family, weights)) {
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
     TORCH_CHECK(beside->config.pool != Pool::kMean || config.pool == Pool::kMean, "'", file,
@@ -272,10 +283,10 @@ std::string describe(const ImageView& view) {
 
 // What the first file in `folder` says that says something, those of the layout first; nothing if none does.
 std::optional<std::pair<fs::path, Preprocessing>> read_preprocessing_file(const fs::path& folder,
-                                                                          Layout layout) {
+                                                                          ModelWeights& weights) {
   auto files = preprocessing_files();
   std::stable_partition(files.begin(), files.end(),
-                        [&](const PreprocessingFile& each) { return each.layout == layout; });
+                        [&](const PreprocessingFile& each) { return each.layout == weights.layout; });
   for (const PreprocessingFile& each : files) {
     const fs::path path = folder / each.name;
     std::error_code error;
@@ -285,18 +296,18 @@ std::optional<std::pair<fs::path, Preprocessing>> read_preprocessing_file(const 
       Preprocessing found;
       if (each.read(file.bytes(), found)) return std::pair(path, std::move(found));
     } catch (const Malformed& malformed) {
-      refuse(path, malformed);
+      refuse_or_note(path, malformed, each.layout == weights.layout, weights);
     }
   }
   return std::nullopt;
 }
 
-// From our own metadata, else from a config file beside the weights. `own_size`: the image size is the user's
-// or our metadata's.
-void find_view(ModelWeights& weights, const Checkpoint& checkpoint, bool own_size) {
+// From our own metadata, else from a config file beside the weights.
+void find_view(ModelWeights& weights, const Checkpoint& checkpoint, const std::optional<ModelConfig>& wanted,
+               const std::optional<ModelConfig>& metadata) {
   weights.view = keys::kView.of(checkpoint.metadata());
   if (!is_open(weights.view)) return;
-  const auto beside = read_preprocessing_file(checkpoint.files().front().parent_path(), weights.layout);
+  const auto beside = read_preprocessing_file(checkpoint.files().front().parent_path(), weights);
   if (!beside) return;
   const auto& [path, found] = *beside;
   fill(weights.view, found.view);
@@ -305,10 +316,14 @@ void find_view(ModelWeights& weights, const Checkpoint& checkpoint, bool own_siz
   for (const auto& difference : found.differences)
     weights.notes.push_back(fmt::format("{}: {}", name, difference));
   const int64_t size = weights.config.image_size.value();
+  const bool own_size = metadata || (wanted && wanted->image_size);
   if (!own_size && found.image_size.value_or(size) != size) {
+    ModelConfig resized = wanted.value_or(ModelConfig());
+    resized.family = weights.config.family;
+    resized.image_size = found.image_size;
     weights.notes.push_back(
-        fmt::format("{}: its images have {} pixels on a side, here {}; `model` {}:image_size={} takes them",
-                    name, *found.image_size, size, weights.config.family->name, *found.image_size));
+        fmt::format("{}: its images have {} pixels on a side, here {}; `model` {} takes them", name,
+                    *found.image_size, size, to_text(resized)));
   }
 }
 
@@ -332,9 +347,8 @@ ModelWeights read(const Checkpoint& checkpoint, const std::optional<ModelConfig>
   result.config = sizes_of(*recognised.family, result.tensors);
   complete_config(result, checkpoint, recognised, wanted, metadata);
   check_complete(result, checkpoint);
-  const bool size_wanted = wanted && wanted->image_size;
-  if (size_wanted && *recognised.family->positions) resize(result, *wanted->image_size);
-  find_view(result, checkpoint, size_wanted || metadata);
+  if (wanted && wanted->image_size && *recognised.family->positions) resize(result, *wanted->image_size);
+  find_view(result, checkpoint, wanted, metadata);
   return result;
 }
 
@@ -371,6 +385,11 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   TORCH_CHECK(text == given, "[model_of] its metadata '", keys::kModel.name, "' is '", printable(text),
               "', which is no model; save it again");
   return parse_model(text);
+}
+
+bool names_script(const Checkpoint& checkpoint) {
+  const auto model = model_of(checkpoint);
+  return model && model->family->is_file();
 }
 
 RenamedWeights rename_weights(const Checkpoint& checkpoint) try {

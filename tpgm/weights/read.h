@@ -60,5 +60,7 @@ ImageView complete(ImageView view, const Family& family);
 
 /// What the metadata of a checkpoint of ours says of its model ("tpgm.model"); nothing if it says nothing.
 std::optional<ModelConfig> model_of(const Checkpoint& checkpoint);
+/// Whether that is a script.
+bool names_script(const Checkpoint& checkpoint);
 
 }  // namespace tpgm

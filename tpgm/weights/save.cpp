@@ -9,6 +9,7 @@
 #include "tpgm/io/safetensors_writer.h"
 #include "tpgm/models/families.h"
 #include "tpgm/weights/config_json.h"
+#include "tpgm/weights/preprocessing.h"
 
 namespace tpgm {
 namespace {

@@ -14,6 +14,7 @@
 #include "tpgm/checkpoints/arithmetic.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/report/sections/sections.h"
+#include "tpgm/train/model_setup.h"
 #include "tpgm/weights/load_classifier.h"
 
 namespace tpgm {
@@ -161,6 +162,7 @@ const Origin& Origins::of(const FinishedRun& run) {
   options.seed = run.options.seed;
   options.epochs = options.warmup_epochs = options.patience = 0;
   options.device = c10::kCPU;
+  options.model = model_of_run(options.model, run.path);
   Settings key = only(to_settings(run.options), Trait::kModel | Trait::kData);
   if (options.checkpoint.empty()) key["seed"] = to_text(options.seed);  // then the weights are drawn
   for (const auto& [opened, origin] : opened_) {
