@@ -410,6 +410,9 @@ class Project(TwoCheckpoints):
             self.assertEqual(sum(block["tensors"] for block in each["blocks"]), len(ours))
             head = next(block for block in each["blocks"] if block["name"] == "head")
             self.assertAlmostEqual(head["ratio"], (each["ratios"]["head.weight"] + each["ratios"]["head.bias"]) / 2)
+            # The table has the ratio of the distances that it shows.
+            for block in (each, *each["blocks"]):
+                self.assertAlmostEqual(block["distance_ratio"], block["distance_after"] / block["distance_before"])
         self.assertLess(outputs[0]["distance_after"], outputs[1]["distance_after"])
 
     def test_a_huge_mu_gives_the_anchor_back(self):
