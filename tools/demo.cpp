@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/interrupt.h"
 #include "tools/run_many.h"
 #include "tools/shared_files.h"
@@ -69,7 +70,7 @@ int demo(const DemoArguments& args) {
   TORCH_CHECK(!plan.best_runs().empty(), "[demo] every run failed; their output is in ",
               options.output.string(), "/demo/*.log");
   const auto runs = load_runs(plan.best_runs());
-  const auto files = write_report(runs, options.output / "report.html", "TPGM on letters");
+  const auto files = write_report(runs, options.output / "report.html", "TPGM on letters", repeat_command);
   std::vector<ResultRow> rows;
   for (const auto& row : runs.rows) rows.push_back({row.name, row.scores});
   fmt::print("\n{}\n{}\n\nThe report: {}\n{}", to_text(results_table(rows, "", {}, runs.reference)),

@@ -35,7 +35,8 @@ struct Plot {
 /// where they are many only some are there; lines join neighbours among them only. Where points
 /// of two series coincide and the earlier has no label, only the later mark is drawn. A line of more
 /// than 40 points has a mark at some of them only, and one with more points than pixels is drawn through the
-/// lowest and the highest of every two pixels. The data (of a long series, its ends and extremes) are also in
+/// lowest and the highest of every two pixels. Lines that run on one another (within two pixels everywhere) are
+/// dashed in turn, and the legend says so: "SPD (= FT)", or "≈" where they differ. The data (of a long series, its ends and extremes) are also in
 /// the text alternative.
 ///
 /// The same plot gives the same bytes. They contain no ids and no style that reaches outside the SVG, so that
