@@ -229,6 +229,16 @@ class Report(ReportCommand):
         """The μ that is best on selection data, of equals the first."""
         return max((0.01, 0.1), key=lambda mu: json.loads((self.runs / f"tpgm-{mu}/result.json").read_text())["selection"])
 
+    def test_inspect_has_the_same_names(self):
+        self.run_ok("report", self.runs, "-o", self.folder / "page.html")
+        svg = self.folder / "inspect.svg"
+        self.run_ok("inspect", self.anchor, self.runs / "ft/seed=0", "--plot", svg)
+        description = re.search("<desc>.*tensors of a block: (.*)[.]</desc>", svg.read_text(encoding="utf-8"))[1]
+        found = dict(reversed(point.split(" at ")) for point in description.split(", "))
+        expected = {row["x"]: f'{float(row["y"]):.4g}' for row in read_csv(self.folder / "page/distance.csv")
+                    if row["series"] == "FT"}
+        self.assertEqual(found, expected)
+
     def check_images(self, page):
         shown = [load for load in page.loads if load.startswith("data:image/png")]
         # First come three classes of each test.
