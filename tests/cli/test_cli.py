@@ -292,12 +292,14 @@ class CheckpointCommandTest(Command):
         self.assertNotIn("model", json.loads(self.expect(0, "inspect", "ft.safetensors", "--json")))
         # Of another library, by its names, if a model has them.
         self.assertNotIn("model:", self.expect(0, "inspect", "ft.safetensors"))
-        names = {f"student.{name}": self.FT["fc.weight"] for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "x")}
+        names = {f"student.{name}": self.FT["fc.weight"]
+                 for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "x")}
         write_safetensors("vit.safetensors", names)
         self.assertRegex(self.expect(0, "inspect", "vit.safetensors"), r"(?m)^model: vit, by its names \(layout: timm\)$")
         result = json.loads(self.expect(0, "inspect", "vit.safetensors", "--json"))
         self.assertEqual(result["recognized"], {"family": "vit", "layout": "timm"})
-        write_safetensors("swin.safetensors", {name.replace("blocks", "layers.0.blocks"): each for name, each in names.items()})
+        swin = {name.replace("blocks", "layers.0.blocks"): each for name, each in names.items()}
+        write_safetensors("swin.safetensors", swin)
         self.assertNotIn("model:", self.expect(0, "inspect", "swin.safetensors"))
 
     def test_inspect_one_as_json(self):

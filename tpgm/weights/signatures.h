@@ -1,5 +1,6 @@
-// Tells what model a checkpoint is by the names of its tensors, without LibTorch, for programs that must start at
-// once. names.h has the whole: recognise() knows families that were added, and read_weights() checks every name.
+// Tells what model a checkpoint is by the names of its tensors, without LibTorch, for programs that must
+// start at once. names.h has the whole: recognise() knows families that were added, and read_weights() checks
+// every name.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +11,8 @@
 
 namespace tpgm {
 
-/// Two names that every model of a family has in a layout, below a common prefix. The first is that of the tables
-/// by which recognise() decides; the second leaves out other architectures that have the first, too.
+/// Two names that every model of a family has in a layout, below a common prefix. The first is that of the
+/// tables by which recognise() decides; the second leaves out other architectures that have the first, too.
 struct Signature {
   std::string_view family, layout, name, other;
 };

@@ -45,8 +45,8 @@ Section ratio_section(const RunSet& runs, Origins& origins);
 Section radius_section(const RunSet& runs, Origins& origins);
 Section training_section(const RunSet& runs);
 Section image_section(const RunSet& runs, Origins& origins);
-/// A few images of each test with their classes, in distribution first, as a reader needs them to know what ID
-/// and OOD mean here. Of the same classes in each test, where it has them.
+/// A few images of each test with their classes, in distribution first, as a reader needs them to know what
+/// ID and OOD mean here. Of the same classes in each test, where it has them.
 Block example_images(const RunSet& runs, Origins& origins);
 
 }  // namespace tpgm
