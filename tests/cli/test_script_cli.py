@@ -100,7 +100,7 @@ class Runs(ScriptCommand):
         data = ("--data-dir", self.pacs, "--test", "sketch")
         for checkpoint in (best, copy):
             self.assertAlmostEqual(self.loss(checkpoint, *data), self.loss(ft), places=5)
-        self.assertIn(f"{note} recipe names", tpgm("eval", ft).stderr)
+        self.assertIn(f"{note} recipe names", tpgm("eval", ft, "--fresh").stderr)
         out = self.folder / "projected.safetensors"
         said = self.run_ok("project", "--anchor", self.script, "--checkpoint", best, "--radius-data", self.pacs, "--part",
                            "cartoon", "--radius-steps", "2", "--device", "cpu", "-o", out).stderr
@@ -141,9 +141,9 @@ class Runs(ScriptCommand):
             found, said = self.logits(checkpoint)
             self.assertEqual(found, expected)
             self.assertIn(f"runs the TorchScript program '{moved / 'model.pt'}'", said)
-        self.run_ok("eval", moved)
+        self.run_ok("eval", moved, "--fresh")
         (moved / "model.pt").unlink()
-        self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved))
+        self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved, "--fresh"))
 
     def test_paths_are_those_of_the_working_folder(self):
         run = self.folder / "run"

@@ -618,7 +618,7 @@ class Recipes(TrainCommand):
         for text in (f"tpgm train: {unread}\n", "tpgm train: 27 of 77 images are left out",
                      "tpgm train: test sets: home has only 32 images (3.12 points each), away has only 32 images"):
             self.assertEqual(said.stderr.count(text), 1, text)
-        self.assertEqual(self.run_ok("eval", self.folder / "run").stderr.count(unread), 1)
+        self.assertEqual(self.run_ok("eval", self.folder / "run", "--fresh").stderr.count(unread), 1)
 
         (data / "test" / "away" / "extra").mkdir()
         shutil.copy(data / "test" / "away" / "dots" / "00.png", data / "test" / "away" / "extra")
