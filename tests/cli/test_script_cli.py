@@ -2,8 +2,11 @@
 
 import json
 import shutil
+import signal
 import struct
+import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -144,6 +147,28 @@ class Runs(ScriptCommand):
         self.run_ok("eval", moved, "--fresh")
         (moved / "model.pt").unlink()
         self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved, "--fresh"))
+
+    def test_resumed_elsewhere_to_the_byte(self):
+        """The paths in the metadata are those of an uninterrupted run, from wherever it is resumed."""
+        runs = [self.folder / name for name in ("whole", "stopped")]
+        for run in runs:
+            begin = ("train", "--model", "script:model.pt:image_size=32", "--data-dir", self.pacs, "--train", "photo",
+                     "--test", "sketch", "--epochs", "20", "--batch-size", "7", "--workers", "1", "--device", "cpu", "-o",
+                     run.name)
+            if run.name == "whole":
+                self.assertEqual(tpgm(*begin, cwd=self.folder).returncode, 0)
+                continue
+            process = subprocess.Popen([test_cli.COMMAND, *map(str, begin)], cwd=self.folder, stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            while not (run / "last.safetensors").exists() and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            self.assertEqual(process.returncode, 128 + signal.SIGINT)
+            resumed = tpgm("train", "--resume", "../stopped", cwd=runs[0])
+            self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        for name in ("best.safetensors", "last.safetensors"):
+            self.assertEqual(*((run / name).read_bytes() for run in runs))
 
     def test_paths_are_those_of_the_working_folder(self):
         run = self.folder / "run"
