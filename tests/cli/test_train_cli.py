@@ -331,7 +331,13 @@ class Folders(TrainCommand):
         self.assertIn("--output is required", self.refused(2, *self.command(None)))
         self.assertEqual(os.listdir(self.folder / "thesis"), ["text.tex"])
         (self.folder / "empty").mkdir()
-        self.train(self.folder / "empty", epochs=0)
+        note = "--epochs 0: the fresh head stays random, so the accuracies mean nothing"
+        self.assertEqual(self.train(self.folder / "empty", epochs=0).stderr.count(note), 1)
+        self.assertIn(note, self.train(self.folder / "wise", "--method", "wise", epochs=0).stderr)
+        # Of weights or a checkpoint it is not.
+        start = self.reference("ft")
+        for more in ({"weights": start}, {"checkpoint": start, "head": "checkpoint", "model": None}):
+            self.assertNotIn(note, self.train(self.folder / "-".join(more), epochs=0, **more).stderr)
 
     def test_resume(self):
         begun = self.begun()

@@ -152,6 +152,11 @@ Setup prepare_run(TrainOptions options) try {
   decide_batch_sizes(options, setup.data, setup.notes);
   decide_phases(options, setup.data, setup.notes);
   decide_open_options(options, setup);
+  if (options.epochs == 0 && options.weights.empty() && !setup.model->unanchored().empty())
+    setup.notes.emplace_back(
+        "`epochs` 0: the fresh head stays random, so the accuracies mean nothing; `weights` of a run, or "
+        "`head` "
+        "zeroshot or checkpoint, has one that was trained");
 
   setup.method = make_configured_method(options, *setup.model);
   const auto parameters = setup.model->parameters();
