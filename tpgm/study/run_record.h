@@ -44,9 +44,9 @@ struct RunResult {
   double selection =
       std::numeric_limits<double>::quiet_NaN();  ///< accuracy in per cent; NaN: no selection data
   double seconds = 0;
-  std::string
-      weights;       ///< weights_fingerprint() of what was tested; empty if an older version did not write it
   std::string json;  ///< the text of the file
+  /// weights_fingerprint() of what was tested; empty if an older version did not write it.
+  std::string weights = {};
 };
 
 /// radii.json: radii and ratios over time, for methods that have them.
