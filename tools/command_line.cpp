@@ -1,5 +1,7 @@
 #include "tools/command_line.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <utility>
 
@@ -15,7 +17,11 @@ std::string command_line() {
   while (std::getline(stream, word, '\0')) {
     if (!std::exchange(first, false)) text += " " + shell_word(word);
   }
-  return printable(text, kMaxPath);
+  return printable(text, text.size());  // all of it: one that is cut could not be run again
+}
+
+std::string repeat_command(const std::filesystem::path& recipe) {
+  return fmt::format("tpgm train -c {} -o again", shell_word(recipe.string()));
 }
 
 }  // namespace tpgm::tools

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
@@ -17,24 +16,6 @@ namespace tpgm::tools {
 namespace {
 
 using Words = std::vector<std::string>;
-
-// Words for commands that letters do not lead to.
-constexpr std::pair<const char*, const char*> kOtherCommands[] = {
-    {"version", "--version"},
-    {"finetune", "train"},
-    {"fine-tune", "train"},
-    {"tune", "train"},
-    {"evaluate", "eval"},
-    {"validate", "eval"},
-    {"test", "eval"},
-    {"merge", "wise"},
-    {"interpolate", "wise"},
-    {"export", "convert"},
-    {"models", "list models"},
-    {"benchmark", "bench"},
-    {"methods", "list methods"},
-    {"recipes", "list recipes"},
-};
 
 bool is_option(const std::string& word) {
   return word.size() > 1 && word.front() == '-' && !parse_number<double>(word);
@@ -152,30 +133,6 @@ std::string bad_value(const CLI::Option& option, const std::string& text) {
 }
 
 }  // namespace
-
-std::string unknown_command(const CLI::App& app, const Words& words) {
-  const CLI::App* at = &app;
-  std::string command = "tpgm";
-  for (size_t i = 0; i < words.size() && !words[i].starts_with('-'); ++i) {
-    Words names;
-    for (const auto* sub : at->get_subcommands([](const CLI::App*) { return true; }))
-      names.push_back(sub->get_name());
-    if (names.empty()) return "";
-    const std::string& word = words[i];
-    if (std::find(names.begin(), names.end(), word) == names.end()) {
-      std::string hint = did_you_mean(word, names);
-      for (const auto& [theirs, ours] : kOtherCommands) {
-        if (at == &app && word == theirs) hint = fmt::format("; did you mean '{}'?", ours);
-      }
-      return fmt::format("tpgm: no command '{}'{}{} {} --help lists them\n",
-                         printable(fmt::format("{}", fmt::join(words.begin(), words.begin() + i + 1, " "))),
-                         hint, hint.empty() ? ";" : "", command);
-    }
-    at = at->get_subcommand(word);
-    command += " " + word;
-  }
-  return "";
-}
 
 std::string complaint_of(const CLI::ParseError& error, const CLI::App& command, const Words& words) {
   const std::string text = error.what();

@@ -100,23 +100,6 @@ void print_problems(const DatasetReport& report) {
       fmt::format("{} occur twice in one part (a note, not an error):", images_text(within.size())), text);
 }
 
-void print_missing(const Dataset& data, const DatasetReport& report) {
-  std::vector<std::string> lines;
-  for (const auto& part : report.parts) {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < part.per_class.size(); ++i) {
-      if (part.per_class[i] == 0) names.push_back(printable(data.classes()[i]));
-    }
-    if (names.empty() || names.size() == data.classes().size()) continue;
-    const size_t count = names.size();
-    if (count > kMostNoted) names.resize(kMostNoted);
-    lines.push_back(fmt::format("{} lacks {} of {} classes: {}{}", part.title, count, data.classes().size(),
-                                fmt::join(names, ", "), count > kMostNoted ? ", …" : ""));
-  }
-  print_problems(lines, kMostShown, "Not every class is in every part (a note, not an error):",
-                 [](const auto& line) { return line; });
-}
-
 nlohmann::ordered_json as_json(const Dataset& data, const DatasetReport& report) {
   using Json = nlohmann::ordered_json;
   const auto safe = [](const std::string& text) { return printable(text, kMaxPath); };
@@ -168,7 +151,9 @@ int check(const CheckArguments& args) {
   } else {
     for (const auto& note : data.notes()) say(fmt::format("tpgm data check: '{}': {}\n", data.where(), note));
     print(data, report, args.per_class);
-    print_missing(data, report);
+    print_problems(
+        missing_classes(data, report), kMostShown,
+        "Not every class is in every part (a note, not an error):", [](const auto& line) { return line; });
     print_problems(report);
     print_problems(unused, kMostShown, "Labels that no image has (do they count from 1?):",
                    [](const auto& label) { return label; });

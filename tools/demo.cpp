@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/interrupt.h"
 #include "tools/run_many.h"
 #include "tools/shared_files.h"

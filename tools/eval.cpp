@@ -21,8 +21,15 @@ struct EvalArguments {
   std::vector<std::string> checkpoints;
   SettingFlags flags;
   std::string head, csv, per_class;
-  bool top5 = false, json = false;
+  bool top5 = false, json = false, fresh = false;
 };
+
+// Whether the results of runs answer it: nothing is asked for that they lack or that would change them.
+bool asks_for_results(const EvalArguments& args, Settings given) {
+  given.erase("batch-size");
+  return !args.fresh && !args.top5 && !args.json && args.csv.empty() && args.per_class.empty() &&
+         args.head.empty() && without(given, Trait::kMachine).empty();
+}
 
 void check_complete(const EvaluatedRow& row, const Settings& given) {
   const auto missing = missing_option(row);
@@ -60,6 +67,13 @@ int eval(const EvalArguments& args) {
     throw UsageError("--csv and --per-class are the same file");
   const auto note = [](const std::string& text) { say(fmt::format("tpgm eval: {}\n", text)); };
   auto rows = rows_to_evaluate(args.checkpoints, given, note);
+  if (asks_for_results(args, given) && take_results(rows)) {
+    note(fmt::format("from {}, which {} about these weights; --fresh evaluates again",
+                     rows.size() == 1 ? "the run's result.json" : "the runs' result.json",
+                     rows.size() == 1 ? "is" : "are"));
+    print(args, rows);
+    return 0;
+  }
   for (const auto& row : rows) check_complete(row, given);
   std::unique_ptr<AtomicFile> csv, per_class;  // opened first, to fail before the work
   if (!args.csv.empty()) csv = std::make_unique<AtomicFile>(args.csv);
@@ -116,6 +130,10 @@ Run configure_eval(CLI::App& app) {
   app.add_option("--csv", args->csv, "CSV file to write: a row for each checkpoint and test, unrounded");
   app.add_option("--per-class", args->per_class, "CSV file to write: a row for each class");
   app.add_flag("--json", args->json, "Print JSON, with top-5 accuracy and loss");
+  app.add_flag(
+      "--fresh", args->fresh,
+      "Evaluate also where the result.json of finished runs has the accuracies, for the weights that "
+      "they have");
   return [args] { return eval(*args); };
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -18,6 +19,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/report/plot.h"
 #include "tpgm/weights/align.h"
+#include "tpgm/weights/names.h"
 
 namespace tpgm::tools {
 namespace {
@@ -126,20 +128,45 @@ void print_two(const Checkpoint& a, const Checkpoint& b, const Comparison& compa
   print_list("only in B", comparison.only_b);
 }
 
+// The name of a block in plots, as in reports: without "backbone.", and of our models the stem as one.
+std::string plot_name(std::string block, bool ours) {
+  if (block.starts_with("backbone.")) block.erase(0, std::string("backbone.").size());
+  const size_t dot = block.rfind('.');
+  const bool numbered =
+      dot != std::string::npos && std::isdigit(static_cast<unsigned char>(block[dot + 1])) != 0;
+  return printable(ours && !numbered ? block.substr(0, block.find('.')) : block, 60);
+}
+
 std::string plot_of(const Comparison& comparison) {
-  Series series{"tensors of a block", {}, {}, {}};
-  for (size_t i = 0; i < comparison.blocks.size(); ++i) {
-    TORCH_CHECK(std::isfinite(comparison.blocks[i].mean_l2), "--plot: the distance of block '",
-                printable(comparison.blocks[i].name), "' is not finite; leave it out with --exclude");
-    series.x.push_back(static_cast<double>(i));
-    series.y.push_back(comparison.blocks[i].mean_l2);
+  std::vector<std::string> tensors, names;
+  for (const auto& tensor : comparison.tensors) tensors.push_back(tensor.name);
+  const auto found = recognise(tensors);
+  const bool ours = found && found->layout == Layout::kTpgm;
+  std::vector<double> sums, counts;
+  for (const auto& block : comparison.blocks) {
+    TORCH_CHECK(std::isfinite(block.mean_l2), "--plot: the distance of block '", printable(block.name),
+                "' is not finite; leave it out with --exclude");
+    const auto name = plot_name(block.name, ours);
+    auto at = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    if (at == names.size()) {
+      names.push_back(name);
+      sums.push_back(0);
+      counts.push_back(0);
+    }
+    sums[at] += block.mean_l2 * static_cast<double>(block.tensors);
+    counts[at] += static_cast<double>(block.tensors);
   }
-  TORCH_CHECK(series.x.size() > 1, "--plot: the checkpoints have ", series.x.size(),
+  TORCH_CHECK(names.size() > 1, "--plot: the checkpoints have ", names.size(),
               " block in common; a plot takes two");
+  Series series{"tensors of a block", {}, {}, {}};
+  for (size_t i = 0; i < names.size(); ++i) {
+    series.x.push_back(static_cast<double>(i));
+    series.y.push_back(sums[i] / counts[i]);
+  }
   return to_svg({.title = "Distance from the pre-trained weights by depth",
-                 .x_label = fmt::format("block, from {} to {}", printable(comparison.blocks.front().name, 60),
-                                        printable(comparison.blocks.back().name, 60)),
+                 .x_label = "block, from input to output",
                  .y_label = "mean ‖Δ‖₂",
+                 .x_names = names,
                  .series = {series}});
 }
 

@@ -12,6 +12,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/metadata.h"
+#include "tpgm/weights/signatures.h"
 
 namespace tpgm::tools {
 namespace {
@@ -62,7 +63,11 @@ Totals totals_of(const Checkpoint& checkpoint, const std::vector<std::string>& n
 void print_one_as_json(const Checkpoint& checkpoint, const std::vector<std::string>& names) {
   Json result = summary(checkpoint);
   const Totals totals = totals_of(checkpoint, names);
-  if (const auto model = keys::kModel.of(checkpoint.metadata()); !model.empty()) result["model"] = model;
+  if (const auto model = keys::kModel.of(checkpoint.metadata()); !model.empty()) {
+    result["model"] = model;
+  } else if (const auto found = find_signature(checkpoint.names())) {
+    result["recognized"] = {{"family", found->family}, {"layout", found->layout}};
+  }
   result["parameters"] = totals.parameters;
   result["bytes"] = totals.bytes;
   result["tensors"] = Json::array();
@@ -95,9 +100,12 @@ void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& nam
   fmt::print("\n{}: {}\n{} tensors, {} parameters ({}), {}\n", checkpoint.path().string(),
              checkpoint.format(), grouped(static_cast<int64_t>(names.size())), grouped(totals.parameters),
              types, bytes_text(totals.bytes));
-  // Recognising a model by the names of its tensors would take LibTorch.
-  if (const auto model = keys::kModel.of(checkpoint.metadata()); !model.empty())
+  // The sizes of a model that does not say them would take LibTorch.
+  if (const auto model = keys::kModel.of(checkpoint.metadata()); !model.empty()) {
     fmt::print("model: {}\n", printable(model, kMaxValue));
+  } else if (const auto found = find_signature(checkpoint.names())) {
+    fmt::print("model: {}, by its names (layout: {})\n", found->family, found->layout);
+  }
   if (!checkpoint.metadata().empty()) fmt::print("metadata\n");
   for (const auto& [key, value] : checkpoint.metadata())
     fmt::print("  {}: {}{}\n", printable(key, kMaxName), printable(value, kMaxValue),

@@ -132,8 +132,8 @@ int project(const ProjectArguments& args) {
   Projector projector(options, device,
                       [](const std::string& text) { say(fmt::format("tpgm project: {}\n", text)); });
   std::vector<std::string> commands;
-  for (const double mu : options.mu)
-    commands.push_back(command_text(args, Checkpoint(args.anchor), Checkpoint(args.checkpoint), mu));
+  const Checkpoint anchor(args.anchor), finetuned(args.checkpoint);
+  for (const double mu : options.mu) commands.push_back(command_text(args, anchor, finetuned, mu));
 
   std::vector<Projected> results;
   const auto work = [&] {

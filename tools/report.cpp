@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tpgm/report/sections/run_report.h"
 
 namespace tpgm::tools {
@@ -15,7 +16,7 @@ int report(const std::vector<std::string>& paths, std::string output, const std:
   const auto runs = load_runs({paths.begin(), paths.end()});
   if (output.empty()) output = (fs::path(paths.front()) / "report.html").string();
   for (const auto& note : notes_of(runs)) say(fmt::format("tpgm report: {}\n", note));
-  const auto files = write_report(runs, output, title);
+  const auto files = write_report(runs, output, title, repeat_command);
   fmt::print("{}\n", files.front().string());
   if (const auto text = summary(runs); !text.empty()) fmt::print("\n{}\n", text);
   return 0;

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "tools/command.h"
+#include "tools/command_line.h"
 #include "tools/interrupt.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/shell.h"
@@ -80,7 +81,7 @@ bool run_and_report(const std::string& command, TablePlan& plan, DataSizes& size
               "] every run failed; the messages above name their logs");
   const auto runs = load_runs(plan.best_runs());
   for (const auto& note : notes_of(runs)) say(fmt::format("tpgm {}: {}\n", command, note));
-  const auto files = write_report(runs, folder / "report.html", title);
+  const auto files = write_report(runs, folder / "report.html", title, repeat_command);
   std::vector<ResultRow> rows;
   for (const auto& row : runs.rows) rows.push_back({row.name, row.scores});
   fmt::print("\n{}\n", to_text(results_table(rows, "", {}, runs.reference)));

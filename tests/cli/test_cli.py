@@ -290,6 +290,17 @@ class CheckpointCommandTest(Command):
         result = json.loads(self.expect(0, "inspect", "model.safetensors", "--json"))
         self.assertEqual(result["model"], "resnet:layers=1-1,width=8")
         self.assertNotIn("model", json.loads(self.expect(0, "inspect", "ft.safetensors", "--json")))
+        # Of another library, by its names, if a model has them.
+        self.assertNotIn("model:", self.expect(0, "inspect", "ft.safetensors"))
+        names = {f"student.{name}": self.FT["fc.weight"]
+                 for name in ("patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "x")}
+        write_safetensors("vit.safetensors", names)
+        self.assertRegex(self.expect(0, "inspect", "vit.safetensors"), r"(?m)^model: vit, by its names \(layout: timm\)$")
+        result = json.loads(self.expect(0, "inspect", "vit.safetensors", "--json"))
+        self.assertEqual(result["recognized"], {"family": "vit", "layout": "timm"})
+        swin = {name.replace("blocks", "layers.0.blocks"): each for name, each in names.items()}
+        write_safetensors("swin.safetensors", swin)
+        self.assertNotIn("model:", self.expect(0, "inspect", "swin.safetensors"))
 
     def test_inspect_one_as_json(self):
         result = json.loads(self.expect(0, "inspect", "ft.safetensors", "--json"))
@@ -478,7 +489,8 @@ class CheckpointCommandTest(Command):
         self.expect(0, "inspect", "pre.safetensors", "ft.safetensors", "--plot", "x.svg")
         svg = xml.etree.ElementTree.parse("x.svg").getroot()
         self.assertTrue(svg.tag.endswith("svg"))
-        self.assertIn("block, from conv1 to fc", Path("x.svg").read_text())
+        for name in ("conv1", "fc"):  # below the axis
+            self.assertRegex(Path("x.svg").read_text(), rf">{name}</text>")
 
     # wise
 

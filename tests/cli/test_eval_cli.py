@@ -168,6 +168,45 @@ class Eval(TwoCheckpoints):
         self.assertIn("has not finished an epoch yet; resume it first",
                       self.expect_one_line(1, "eval", run, "--device", "cpu"))
 
+    def test_results_that_a_run_has(self):
+        def train(name, *more):
+            run = self.folder / name
+            self.run_ok("train", "--checkpoint", self.pre, *self.common, "--train", "photo", "--test", "sketch", "--head",
+                        "fresh", "--epochs", "0", "--device", "cpu", "--workers", "1", "-o", run, *more)
+            return run
+
+        def shown(*arguments):
+            result = self.run_ok("eval", *arguments, "--device", "cpu")
+            return result.stdout, "result.json" in result.stderr
+
+        one, two = train("one"), train("two", "--seed", "1")
+        table, stored = shown(one, two)
+        self.assertTrue(stored)
+        self.assertEqual(shown(one, two, "--fresh"), (table, False))
+        self.assertIn("Scored over all 7 classes.", table)
+        # It is the file that is shown, unless something is asked for that it lacks or that changes it.
+        result = json.loads((one / "result.json").read_text())
+        for test in result["tests"]:
+            test["top1"] = 100.0
+        (one / "result.json").write_text(json.dumps(result))
+        self.assertIn("100.00", shown(one)[0])
+        for more in (("--fresh",), ("--top5",), ("--test-fraction", "0.5"), ("--crop-pct", "1"), ("--classes", "subset"),
+                     ("--csv", self.folder / "x.csv"), ("--json",)):
+            with self.subTest(more):
+                text, stored = shown(one, *more)
+                self.assertNotIn("100.00", text)
+                self.assertFalse(stored)
+        self.assertEqual(shown(one, self.pre), shown(one, self.pre, "--fresh"))
+        # Weights that are others, and runs of versions that did not write which they were.
+        best = (one / "best.safetensors").read_bytes()
+        shutil.copy(two / "best.safetensors", one)
+        self.assertFalse(shown(one)[1])
+        (one / "best.safetensors").write_bytes(best)
+        self.assertTrue(shown(one)[1])
+        del result["weights"]
+        (one / "result.json").write_text(json.dumps(result))
+        self.assertFalse(shown(one)[1])
+
     def test_runs_that_cannot_be_compared(self):
         one = self.run_folder("one", self.pre, ["sketch", "cartoon"], train="photo")
         two = self.run_folder("two", self.pre, ["sketch"], train="photo")
@@ -410,6 +449,9 @@ class Project(TwoCheckpoints):
             self.assertEqual(sum(block["tensors"] for block in each["blocks"]), len(ours))
             head = next(block for block in each["blocks"] if block["name"] == "head")
             self.assertAlmostEqual(head["ratio"], (each["ratios"]["head.weight"] + each["ratios"]["head.bias"]) / 2)
+            # The table has the ratio of the distances that it shows.
+            for block in (each, *each["blocks"]):
+                self.assertAlmostEqual(block["distance_ratio"], block["distance_after"] / block["distance_before"])
         self.assertLess(outputs[0]["distance_after"], outputs[1]["distance_after"])
 
     def test_a_huge_mu_gives_the_anchor_back(self):

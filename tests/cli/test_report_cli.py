@@ -130,6 +130,11 @@ class Report(ReportCommand):
         self.assertIsNone(re.search(r"url\((?!['\"]?(data:|#))|@import", text))
         self.assertIn("A <title> & more", parsed.text())
         self.assertEqual(len(parsed.headings), 8)
+        titles = re.findall('aria-label="([^"]*)"', text) + re.findall("<figcaption>([^<]*)", text)
+        for title in titles:
+            repeated = [heading for heading in parsed.headings if title == heading or " " in heading and heading in title]
+            self.assertEqual(repeated, [])
+        self.assertIn(f"tpgm train -c {self.runs / 'ft/seed=0/recipe.toml'} -o again", parsed.text())
         self.assertIn("unfinished", parsed.text())
         self.assertNotIn("<b>bold", text)  # only escaped
         self.assertRegex(text, "&lt;b&gt;bold|&quot;quoted&quot; &amp; &#39;so&#39;")  # whichever is shown
@@ -224,10 +229,26 @@ class Report(ReportCommand):
         """The μ that is best on selection data, of equals the first."""
         return max((0.01, 0.1), key=lambda mu: json.loads((self.runs / f"tpgm-{mu}/result.json").read_text())["selection"])
 
+    def test_inspect_has_the_same_names(self):
+        self.run_ok("report", self.runs, "-o", self.folder / "page.html")
+        svg = self.folder / "inspect.svg"
+        self.run_ok("inspect", self.anchor, self.runs / "ft/seed=0", "--plot", svg)
+        description = re.search("<desc>.*tensors of a block: (.*)[.]</desc>", svg.read_text(encoding="utf-8"))[1]
+        found = dict(reversed(point.split(" at ")) for point in description.split(", "))
+        expected = {row["x"]: f'{float(row["y"]):.4g}' for row in read_csv(self.folder / "page/distance.csv")
+                    if row["series"] == "FT"}
+        self.assertEqual(found, expected)
+
     def check_images(self, page):
         shown = [load for load in page.loads if load.startswith("data:image/png")]
+        # First come three classes of each test.
+        examples, shown = shown[:9], shown[9:]
+        self.assertEqual(len(set(examples)), 9)
+        for test in ("home (ID)", "away (OOD)", "far (OOD)"):
+            self.assertEqual(page.words.count(test), 1)
+        self.assertLess(page.words.index("home (ID)"), page.words.index("Results", page.words.index("Summary") + 9))
         mu = self.chosen()
-        self.assertIn(f"those on which they disagree Pre-trained FT TPGM-C μ={mu} images ", page.text())
+        self.assertIn(f"test images Pre-trained FT TPGM-C μ={mu} images ", page.text())
         kinds = dict(re.findall(r"([✓✗] [✓✗] [✓✗]) (\d+)", page.text()))
         self.assertEqual(len(kinds), 6)
         judges = [self.predictions(run) for run in ("before", "ft/seed=0", f"tpgm-{mu}")]

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import signal
 import struct
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -101,7 +103,7 @@ class Runs(ScriptCommand):
         data = ("--data-dir", self.pacs, "--test", "sketch")
         for checkpoint in (best, copy):
             self.assertAlmostEqual(self.loss(checkpoint, *data), self.loss(ft), places=5)
-        self.assertIn(f"{note} recipe names", tpgm("eval", ft).stderr)
+        self.assertIn(f"{note} recipe names", tpgm("eval", ft, "--fresh").stderr)
         out = self.folder / "projected.safetensors"
         said = self.run_ok("project", "--anchor", self.script, "--checkpoint", best, "--radius-data", self.pacs, "--part",
                            "cartoon", "--radius-steps", "2", "--device", "cpu", "-o", out).stderr
@@ -142,13 +144,35 @@ class Runs(ScriptCommand):
             found, said = self.logits(checkpoint)
             self.assertEqual(found, expected)
             self.assertIn(f"runs the TorchScript program '{moved / 'model.pt'}'", said)
-        self.run_ok("eval", moved)
+        self.run_ok("eval", moved, "--fresh")
         # Weights that lost their metadata: the recipe knows the model.
         shutil.copy(self.forget(moved / "best.safetensors", "bare.safetensors"), moved / "best.safetensors")
-        self.run_ok("eval", moved)
+        self.run_ok("eval", moved, "--fresh")
         shutil.copy(sent, moved / "best.safetensors")
         (moved / "model.pt").unlink()
-        self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved))
+        self.assertIn("is not there, nor beside the checkpoint", self.error(1, "eval", moved, "--fresh"))
+
+    def test_resumed_elsewhere_to_the_byte(self):
+        """The paths in the metadata are those of an uninterrupted run, from wherever it is resumed."""
+        runs = [self.folder / name for name in ("whole", "stopped")]
+        for run in runs:
+            begin = ("train", "--model", "script:model.pt:image_size=32", "--data-dir", self.pacs, "--train", "photo",
+                     "--test", "sketch", "--epochs", "20", "--batch-size", "7", "--workers", "1", "--device", "cpu", "-o",
+                     run.name)
+            if run.name == "whole":
+                self.assertEqual(tpgm(*begin, cwd=self.folder).returncode, 0)
+                continue
+            process = subprocess.Popen([test_cli.COMMAND, *map(str, begin)], cwd=self.folder, stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            while not (run / "last.safetensors").exists() and process.poll() is None:
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            self.assertEqual(process.returncode, 128 + signal.SIGINT)
+            resumed = tpgm("train", "--resume", "../stopped", cwd=runs[0])
+            self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        for name in ("best.safetensors", "last.safetensors"):
+            self.assertEqual(*((run / name).read_bytes() for run in runs))
 
     def test_resume_of_a_run_that_moved(self):
         """A run that was stopped goes on in another place, with its script beside it."""

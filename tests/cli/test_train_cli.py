@@ -356,7 +356,13 @@ class Folders(TrainCommand):
         self.refused(2, "train", "--resume", begun, "--overwrite")
         self.refused(2, *self.command(begun), "--overwrite", "--seeds", "0,1")
         (self.folder / "empty").mkdir()
-        self.train(self.folder / "empty", epochs=0)
+        note = "--epochs 0: the fresh head stays random, so the accuracies mean nothing"
+        self.assertEqual(self.train(self.folder / "empty", epochs=0).stderr.count(note), 1)
+        self.assertIn(note, self.train(self.folder / "wise", "--method", "wise", epochs=0).stderr)
+        # Of weights or a checkpoint it is not.
+        start = self.reference("ft")
+        for more in ({"weights": start}, {"checkpoint": start, "head": "checkpoint", "model": None}):
+            self.assertNotIn(note, self.train(self.folder / "-".join(more), epochs=0, **more).stderr)
 
     def kill_after_a_state(self, run):
         process = subprocess.Popen([str(word) for word in (test_cli.COMMAND, *self.command(run, epochs=10000))],
@@ -723,7 +729,7 @@ class Recipes(TrainCommand):
         for text in (f"tpgm train: {unread}\n", "tpgm train: 27 of 77 images are left out",
                      "tpgm train: test sets: home has only 32 images (3.12 points each), away has only 32 images"):
             self.assertEqual(said.stderr.count(text), 1, text)
-        self.assertEqual(self.run_ok("eval", self.folder / "run").stderr.count(unread), 1)
+        self.assertEqual(self.run_ok("eval", self.folder / "run", "--fresh").stderr.count(unread), 1)
 
         (data / "test" / "away" / "extra").mkdir()
         shutil.copy(data / "test" / "away" / "dots" / "00.png", data / "test" / "away" / "extra")
@@ -933,7 +939,9 @@ class Training(TrainCommand):
 
     def test_json(self):
         result = self.train(self.folder / "run", "--json", epochs=1)
-        self.assertEqual(json.loads(result.stdout), read_result(self.folder / "run") | {"run": str(self.folder / "run")})
+        stored = read_result(self.folder / "run")
+        self.assertTrue(stored.pop("weights").startswith("xxh3-128:"))
+        self.assertEqual(json.loads(result.stdout), stored | {"run": str(self.folder / "run")})
 
     def test_plain_lines(self):
         result = self.train(self.folder / "run", epochs=2)

@@ -175,6 +175,7 @@ HeatMap example_large_map() {
 }
 
 Page example_page() {
+  const auto example = [](unsigned i) { return GalleryImage{example_png(32, i), "a class", {}}; };
   Gallery gallery{.caption = "Where the runs disagree", .images = {}};
   for (unsigned i = 0; i < 7; ++i) {
     gallery.images.push_back({example_png(i == 6 ? 200 : 32, i),
@@ -202,7 +203,10 @@ Page example_page() {
       .sections = {{"Results",
                     {Paragraph{"TPGM keeps most of the pre-trained model's robustness: it is the best on the "
                                "data that it was trained on, and the best on average on those it was not."},
-                     results(), to_figure("id-ood", "Up and to the right is better.", example_scatter())}},
+                     ExampleImages{"The tests.",
+                                   {{"real (ID)", {example(1), example(2)}}, {"sketch (OOD)", {example(3)}}}},
+                     results(), FoldedTable{"All rows", results()},
+                     to_figure("id-ood", "Up and to the right is better.", example_scatter())}},
                    {"Robustness", {to_figure("corruptions", "One test set a column.", example_small_map())}},
                    {"Training", {to_figure("loss", "", example_curves())}},
                    {"Distances",

@@ -206,6 +206,14 @@ def main():
         paper = Path(folder, "page.pdf")
         run_browser(browser, folder, scheme_argument(True), f"--print-to-pdf={paper}", "--no-pdf-header-footer", page.as_uri())
         expect(paper.read_bytes().startswith(b"%PDF") and paper.stat().st_size > 20000, "the page does not print")
+        # What is folded is on paper as if it were open.
+        opened = Path(folder, "opened.html")
+        opened.write_text(page.read_text(encoding="utf-8").replace("<details", "<details open"), encoding="utf-8")
+        paper_of_opened = Path(folder, "opened.pdf")
+        run_browser(browser, folder, scheme_argument(True), f"--print-to-pdf={paper_of_opened}", "--no-pdf-header-footer",
+                    opened.as_uri())
+        sizes = [path.stat().st_size for path in (paper, paper_of_opened)]
+        expect(abs(sizes[0] - sizes[1]) < 0.01 * sizes[1], f"folded parts are not on paper: {sizes[0]} and {sizes[1]} bytes")
     return 1 if failures else 0
 
 

@@ -120,6 +120,25 @@ TEST(Page, Code) {
   EXPECT_FALSE(has(html_of(Code{"t", "a", false}), "<details"));
 }
 
+TEST(Page, ExampleImages) {
+  const auto html = html_of(ExampleImages{"c <", {{"home (ID)", {{example_png(24, 1), "dog <", {}}}}}});
+  EXPECT_TRUE(has(html,
+                  "<div class=\"group\">\n<p>home (ID)</p>\n<div>\n<div class=\"image\">\n"
+                  "<img class=\"pixels\" width=\"72\" height=\"72\" alt=\"dog &lt;\""));
+  EXPECT_TRUE(has(html, "<p>dog &lt;</p>\n</div>\n</div>\n</div>\n</div>\n<figcaption>c &lt;</figcaption>"));
+}
+
+TEST(Page, FoldedTable) {
+  const Table table{
+      .caption = "c", .groups = {}, .columns = {"m"}, .rows = {{"a"}}, .marked = {}, .rules = {}};
+  const auto html = html_of(FoldedTable{"All <rows>", table});
+  EXPECT_TRUE(
+      has(html, "<details>\n<summary>All &lt;rows&gt;</summary>\n" + to_html(table) + "</details>\n"));
+  // On paper, where nothing can be opened, all of it is there; test_browser.py prints it.
+  const auto print = html.substr(html.find("@media print{"));
+  EXPECT_TRUE(has(print, "details::details-content{content-visibility:visible"));
+}
+
 TEST(Page, RefusesWhatItCannotShow) {
   EXPECT_EQ(error_of(Gallery{"", {{"GIF89a", "o", {}}}}), "[page] the image 'o' is no PNG; encode it as one");
   EXPECT_EQ(error_of(Gallery{"", {{example_png(8, 1).substr(0, 20), "o", {}}}}),

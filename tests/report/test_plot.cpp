@@ -223,6 +223,38 @@ TEST(Plot, WhereALineMeetsAPointThePointIsMarked) {
   EXPECT_EQ(marks(to_svg(plot)).size(), 3 + 1 + 2u);
 }
 
+TEST(Plot, LinesOnOneAnotherAreAllSeen) {
+  auto plot = example();
+  const std::vector<double> x = {0, 1, 2, 3}, y = {1, 3, 2, 10};
+  plot.series = {
+      {"first", x, y}, {"second", x, y}, {"third", x, {1.001, 3, 2, 10}}, {"apart", x, {1, 3, 2, 9}}};
+  const auto svg = to_svg(plot);
+  for (const char* name : {">first<", ">second (= first)<", ">third (≈ first)<", ">apart<"})
+    EXPECT_NE(svg.find(name), std::string::npos) << name;
+  // Dashes in turn: the second where the third has its gap, and in both gaps the first.
+  EXPECT_EQ(all_between(svg, "stroke-dasharray=\"7 14\" stroke-dashoffset=\"", "\""),
+            (std::vector<std::string>{"-7", "-14"}));
+  // Of the three one mark at each point, those of the other line, and one of each in the legend.
+  EXPECT_EQ(marks(svg).size(), 4 + 4 + 4u);
+  plot.series.erase(plot.series.begin() + 1, plot.series.begin() + 3);
+  EXPECT_EQ(to_svg(plot).find("dasharray"), std::string::npos);
+  EXPECT_EQ(to_csv(plot).find("("), std::string::npos);
+}
+
+TEST(Plot, WholeNumbersHaveNoTicksBetweenThem) {
+  const auto ticks = [](const std::vector<double>& x) {
+    Plot plot{.title = "t",
+              .x_label = "epoch",
+              .y_label = "y",
+              .series = {{"", x, std::vector<double>(x.size(), 1)}}};
+    return all_between(to_svg(plot), "text-anchor=\"middle\">", "<");
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(ticks({1, 2, 3}), (Texts{"1", "2", "3", "epoch"}));
+  EXPECT_EQ(ticks({1, 2}), (Texts{"1", "2", "epoch"}));
+  EXPECT_EQ(ticks({1, 2.5}).at(1), "1.5");  // numbers that are not whole have them
+}
+
 TEST(Plot, NamesInThePlaceOfNumbers) {
   Plot plot{.title = "t",
             .x_label = "block",

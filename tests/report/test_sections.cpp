@@ -600,7 +600,7 @@ TEST_F(Disagreements, AreCountedAndShown) {
   const auto images = section();
   ASSERT_EQ(images.blocks.size(), 3U);
   const auto& table = block<Table>(images, 0);
-  EXPECT_EQ(table.caption, "Of 9 test images, those on which they disagree");
+  EXPECT_EQ(table.caption, "Correct (✓) and wrong (✗) on 9 test images");
   EXPECT_EQ(table.columns, (Cells{"Pre-trained", "FT", "TPGM", "images"}));
   // Not counted: the image without a prediction of FT, and the one on which all agree.
   EXPECT_EQ(table.rows, (std::vector<Cells>{{"✓", "✗", "✓", "2"},
@@ -729,6 +729,46 @@ TEST_F(Disagreements, TakePredictionsForTheseImages) {
   EXPECT_TRUE(sentence(section()).starts_with("The test images cannot be opened any more: "));
 }
 
+TEST_F(Disagreements, ComeAfterExamplesOfEachTest) {
+  player("ft", {}, {0, 0, 1, 2}, {0, 1, 1, 1, 2});
+  Origins origins;
+  const auto examples = std::get<ExampleImages>(example_images(load(), origins));
+  EXPECT_HAS(examples.caption, "in distribution (ID)");
+  ASSERT_EQ(examples.groups.size(), 2U);
+  EXPECT_EQ(examples.groups[0].title, "home (ID)");
+  EXPECT_EQ(examples.groups[1].title, "away (OOD)");
+  // Of each class the middle one: of three the second, of two the second.
+  const std::vector<std::vector<int>> expected = {{0, 1, 0}, {1, 0, 0}};
+  for (size_t t = 0; t < 2; ++t) {
+    const auto& images = examples.groups[t].images;
+    ASSERT_EQ(images.size(), 3U);
+    EXPECT_EQ(images[2].alt, "two words");
+    for (size_t k = 0; k < 3; ++k) {
+      const auto file = image(t == 0 ? "test/home" : "test/away", k, expected[t][k]);
+      EXPECT_EQ(images[k].png, test::read_bytes(file)) << file;
+      EXPECT_TRUE(images[k].answers.empty());
+    }
+  }
+}
+
+TEST_F(Disagreements, ExamplesAreOfClassesThatAllTestsHave) {
+  player("ft", {}, {0, 0, 1, 2}, {0, 1, 1, 1, 2});
+  test::remove_folder(data_ / "test" / "away" / kClasses[1]);
+  {
+    Origins origins;
+    const auto examples = std::get<ExampleImages>(example_images(load(), origins));
+    for (const auto& group : examples.groups) {
+      ASSERT_EQ(group.images.size(), 2U) << group.title;
+      EXPECT_EQ(group.images[0].alt, kClasses[0]);
+      EXPECT_EQ(group.images[1].alt, "two words");
+    }
+  }
+  test::remove_folder(data_);
+  Origins origins;
+  EXPECT_HAS(std::get<Paragraph>(example_images(load(), origins)).text,
+             "Example images of the tests are left out");
+}
+
 // ---------------------------------------------------------------------------------------------------------
 // The whole.
 
@@ -757,7 +797,8 @@ TEST_F(Sections, ReportHasTablesFiguresAndRecipes) {
   EXPECT_EQ(notes_of(set), Cells{fmt::format("'{}' is left out: it is not finished (resume it first)",
                                              weights("unfinished"))});
   const fs::path page = folder_ / "page.html", out = folder_ / "page";
-  const auto files = write_report(set, page, "A title");
+  const auto repeat = [](const fs::path& recipe) { return "again " + recipe.string(); };
+  const auto files = write_report(set, page, "A title", repeat);
   const std::set<std::string> expected = {"results.md",
                                           "results.tex",
                                           "results.csv",
@@ -783,7 +824,7 @@ TEST_F(Sections, ReportHasTablesFiguresAndRecipes) {
   for (const std::string& part :
        {std::string("<h1>A title</h1>"),
         std::string("<p>2 runs; trained from scratch; CPU; 2026-11-16 to 2026-11-18</p>"),
-        std::string("Top-1 accuracy (%), the best marked; Δ is relative to FT lr=0.5"),
+        std::string("Top-1 accuracy (%), the best in bold; Δ is relative to FT lr=0.5"),
         std::string("unfinished&#39; is left out: it is not finished (resume it first).</p>"),
         std::string("<p>Run with tpgm 0.1.0, LibTorch 2.11, cpu, 3 threads.</p>"),
         fmt::format("# FT lr=0.25, {}\ntpgm train --lr 1\n", weights("a")),
@@ -797,12 +838,40 @@ TEST_F(Sections, ReportHasTablesFiguresAndRecipes) {
   EXPECT_HAS(html, "<summary>All 2 rows</summary>");
   EXPECT_LT(html.find("<h2 id=\"section-1\">Summary</h2>"), html.find("id=\"figure-plane\""));
   EXPECT_LT(html.find("id=\"figure-plane\""), html.find("<h2 id=\"section-2\">Results</h2>"));
-  EXPECT_HAS(
-      html, fmt::format("<pre tabindex=\"0\">\ntpgm train -c {}/recipe.toml -o again\n</pre>", weights("b")));
+  EXPECT_HAS(html, fmt::format("<pre tabindex=\"0\">\nagain {}/recipe.toml\n</pre>", weights("b")));
+  EXPECT_HAS(html, "<p>One row of each method: the best on selection data.</p>");
   // Again, over it: the same bytes.
-  write_report(set, page, "A title");
+  write_report(set, page, "A title", repeat);
   EXPECT_EQ(test::read_bytes(page), html);
   EXPECT_HAS(error_of([&] { write_report(RunSet{}, page, "A title"); }), "there are no runs to report on");
+}
+
+TEST_F(Sections, ReportShowsARowOfEachMethodAndFoldsTheOthers) {
+  run("ft", {}, {50, 80, 40});
+  for (const char* ratio : {"0.1", "0.4", "0.9"})
+    run(std::string("wise") + ratio, {{"method", "wise"}, {"ratio", ratio}}, {50, 70, 45});
+  for (const auto& [mu, selection] : {std::pair{"0.1", 20.0}, {"0.2", 30.0}})
+    run(std::string("tpgm") + mu, {{"method", "tpgm"}, {"mu", mu}}, {selection, 60, 40});
+  const std::string long_command = "tpgm train --name " + std::string(20000, 'x') + " -o end";
+  put("ft/environment.json",
+      to_text(RunEnvironment{long_command, "0.1.0", "2.11", "cpu", 1, "host", "2026"}));
+  write_report(load(), folder_ / "page.html", "Rows");
+  const auto html = test::read_bytes(folder_ / "page.html");
+  EXPECT_HAS(html, long_command);  // whole, so that it can be copied
+  EXPECT_HAS(
+      html,
+      "<p>One row of each method: of WISE the ratio nearest to a half, of others the best on selection "
+      "data.</p>");
+  const auto all = html.find("<summary>All 6 rows</summary>");
+  ASSERT_NE(all, std::string::npos);
+  const auto begin = html.find(">Results</h2>");
+  const auto shown = html.substr(begin, all - begin);
+  const auto cell = [](const std::string& name) { return "<th scope=\"row\">" + name + "</th>"; };
+  for (const char* name : {"FT", "WISE 0.4", "TPGM-C μ=0.2"}) EXPECT_HAS(shown, cell(name));
+  for (const char* name : {"WISE 0.1", "WISE 0.9", "TPGM-C μ=0.1"}) {
+    EXPECT_FALSE(test::contains(shown, cell(name))) << name;
+    EXPECT_HAS(html.substr(all), cell(name));
+  }
 }
 
 TEST_F(Sections, ReportOfSeedsSaysSo) {
@@ -815,7 +884,7 @@ TEST_F(Sections, ReportOfSeedsSaysSo) {
       test::read_bytes(folder_ / "page" / "results.csv"),
       ",home,away,ID Δ (%),OOD Δ (%)\nFT,70.00 (10.00),40.00 (10.00),0.00,0.00\nLP,70.00,42.00,0.00,5.00\n");
   const auto html = test::read_bytes(folder_ / "page.html");
-  EXPECT_HAS(html, "mean (standard deviation) over 1 to 3 seeds, the best marked; Δ is relative to FT");
+  EXPECT_HAS(html, "mean (standard deviation) over 1 to 3 seeds, the best in bold; Δ is relative to FT");
   EXPECT_HAS(html, "<p>4 runs in 2 rows; anchor.safetensors fine-tuned on home</p>");
 }
 

@@ -143,15 +143,23 @@ TEST_F(Project, SumsUpBlocks) {
   EXPECT_DOUBLE_EQ(result.blocks[0].before, 5);
   EXPECT_DOUBLE_EQ(result.blocks[0].after, 2.5);
   EXPECT_DOUBLE_EQ(result.all.before, 13);
+  result.blocks.push_back({"still"});
+  result.blocks[2].add(1, 0, 0);
+  // The ratio is that of the distances beside it, and not the mean over tensors of different sizes.
   const Table table = to_table({result});
-  EXPECT_EQ(table.columns, (Names{"block", "tensors", "before", "ratio", "after"}));
-  EXPECT_EQ(table.rows, (std::vector<Names>{{"stem", "2", "5", "0.750", "2.5"},
-                                            {"head", "1", "12", "0.250", "3"},
-                                            {"all", "3", "13", "0.583", "3.905"}}));
+  EXPECT_EQ(table.columns, (Names{"block", "tensors", "before", "after", "ratio"}));
+  EXPECT_EQ(table.rows, (std::vector<Names>{{"stem", "2", "5", "2.5", "0.500"},
+                                            {"head", "1", "12", "3", "0.250"},
+                                            {"still", "1", "0", "0", "–"},
+                                            {"all", "3", "13", "3.905", "0.300"}}));
   const auto json = to_json(result, "out.safetensors");
   EXPECT_EQ(json["mu"], 0.5);
   EXPECT_EQ(json["distance_before"], 13);
   EXPECT_EQ(json["blocks"][1]["tensors"], 1);
+  EXPECT_DOUBLE_EQ(json["distance_ratio"], std::hypot(2.5, 3) / 13);
+  EXPECT_DOUBLE_EQ(json["blocks"][0]["ratio"], 0.75);
+  EXPECT_DOUBLE_EQ(json["blocks"][0]["distance_ratio"], 0.5);
+  EXPECT_TRUE(nlohmann::json::parse(json.dump())["blocks"][2]["distance_ratio"].is_null());
 }
 
 }  // namespace

@@ -102,6 +102,7 @@ TEST_F(RunFolders, AreReadAsTheyWereWritten) {
     folder.radii(4, numbers({{"a", 1}, {"b", NAN}}), NamedNumbers());
     folder.radii(8, numbers({{"a", 2}, {"b", 3}}), numbers({{"a", 0.5}, {"b", 1}}), 10);
     folder.radii(8, numbers({{"a", 9}, {"b", 9}}), numbers({{"a", 9}, {"b", 9}}), 10);  // is there already
+    test::put_file(weights_of(run()), "");
     folder.finish(Json::parse(test::result_json({70, 80, 90, 5})));
   }
   EXPECT_TRUE(is_run(run()));
@@ -144,6 +145,7 @@ TEST_F(RunFolders, AreReadAsTheyWereWritten) {
   EXPECT_EQ(result.tests[1].images, 5);
   EXPECT_EQ(result.tests[1].scored_classes, 2);
   EXPECT_EQ(Json::parse(result.json)["method"], "ft");
+  EXPECT_EQ(result.weights, "xxh3-128:99aa06d3014798d86001c324468d497f");  // xxh128sum of an empty file
 }
 
 // What a state is followed by is taken back when a run resumes.

@@ -8,6 +8,9 @@
 #include "tests/weights/goldens.h"
 #include "tests/weights/parity.h"
 #include "tpgm/io/safetensors.h"
+#include "tpgm/models/families.h"
+#include "tpgm/weights/layouts.h"
+#include "tpgm/weights/signatures.h"
 
 namespace tpgm::testing {
 namespace {
@@ -45,6 +48,37 @@ TEST_P(Golden, EveryNumberIsTheLibrarys) {
   size_t gradients = 0;
   for (const auto& item : results) gradients += item.key().starts_with("grad/") ? 1 : 0;
   EXPECT_GE(gradients, ours.backbone().parameters().size());
+}
+
+// What programs without LibTorch know of a model.
+TEST_P(Golden, IsKnownByItsSignature) {
+  const auto names = Checkpoint(GetParam().checkpoint).names();
+  const auto recognised = recognise(names);
+  const auto signature = find_signature(names);
+  ASSERT_TRUE(recognised && signature);
+  EXPECT_EQ(signature->family, recognised->family->name);
+  EXPECT_EQ(signature->layout, to_text(recognised->layout));
+}
+
+TEST(Signatures, AreThoseOfTheTables) {
+  std::vector<std::string> ours, theirs;
+  for (const auto& each : kSignatures)
+    ours.push_back(fmt::format("{} {} {}", each.family, each.layout, each.name));
+  for (const Family& family : families()) {
+    if (const auto& recognition = *family.recognition)
+      theirs.push_back(
+          fmt::format("{} tpgm {}", family.name, family.image_prefix() + recognition->signature));
+  }
+  std::string earlier;
+  for (const auto& table : layout_tables()) {
+    // timm's ResNets have torchvision's names.
+    if (table.layout == Layout::kTimm && earlier.find(table.signature) != std::string::npos) continue;
+    earlier += std::string(table.signature) + "\n";
+    theirs.push_back(fmt::format("{} {} {}", table.family->name, to_text(table.layout), table.signature));
+  }
+  std::sort(ours.begin(), ours.end());
+  std::sort(theirs.begin(), theirs.end());
+  EXPECT_EQ(ours, theirs);
 }
 
 class ResizedGolden : public Golden {};

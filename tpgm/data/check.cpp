@@ -2,6 +2,8 @@
 #include "tpgm/data/check.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -11,6 +13,8 @@
 
 namespace tpgm {
 namespace {
+
+constexpr size_t kMostNamed = 3;  // classes in a line
 
 struct FileFacts {
   int32_t width = 0, height = 0;
@@ -109,6 +113,22 @@ std::vector<std::string> unused_labels(const Dataset& data) {
     if (!used[i] && data.classes()[i] == std::to_string(i)) missing.push_back(data.classes()[i]);
   }
   return missing;
+}
+
+std::vector<std::string> missing_classes(const Dataset& data, const DatasetReport& report) {
+  std::vector<std::string> lines;
+  for (const auto& part : report.parts) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < part.per_class.size(); ++i) {
+      if (part.per_class[i] == 0) names.push_back(printable(data.classes()[i]));
+    }
+    if (names.empty() || names.size() == data.classes().size()) continue;
+    const size_t count = names.size();
+    if (count > kMostNamed) names.resize(kMostNamed);
+    lines.push_back(fmt::format("{} lacks {} of {} classes: {}{}", part.title, count, data.classes().size(),
+                                fmt::join(names, ", "), count > kMostNamed ? ", …" : ""));
+  }
+  return lines;
 }
 
 }  // namespace tpgm

@@ -46,4 +46,8 @@ DatasetReport check_dataset(const Dataset& data, const std::vector<Dataset::Part
 /// Classes without a name and without an image in any part: a sign of wrong labels.
 std::vector<std::string> unused_labels(const Dataset& data);
 
+/// A line for each part that lacks some of the classes, such as "sketch lacks 2 of 7 classes: dog, horse".
+/// Parts without labels are left out.
+std::vector<std::string> missing_classes(const Dataset& data, const DatasetReport& report);
+
 }  // namespace tpgm

@@ -78,6 +78,12 @@ margin-bottom:.45rem}
 .image i{font-style:normal;font-weight:700;display:inline-block;width:1.15em;text-indent:0}
 .correct i{color:var(--correct)}
 .wrong i{color:var(--wrong)}
+.examples>div{display:flex;flex-wrap:wrap;gap:1rem 1.5rem}
+.group>p{margin:0 0 .4rem;font-weight:600;font-size:.84rem}
+.group>div{display:flex;gap:.5rem}
+.group .image{width:4.5rem;font-size:.74rem}
+.group .image p{font-weight:400;color:var(--soft)}
+.examples figcaption{margin-top:.5rem}
 .unseen{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 .code{margin:1.25rem 0}
 .code>p{margin:0 0 .35rem;font-weight:600;font-size:.92rem}
@@ -124,7 +130,8 @@ details::details-content{content-visibility:visible;block-size:auto}
 }
 )css";
 
-constexpr size_t kMostData = 65536;  // of a figure within the page
+constexpr size_t kMostData = 65536;                      // of a figure within the page
+constexpr uint32_t kImageSize = 128, kExampleSize = 72;  // pixels; smaller images are enlarged
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -248,10 +255,23 @@ class Writer {
     html_ += "</div>\n</figure>\n";
   }
 
-  void write(const GalleryImage& image) {
+  void write(const ExampleImages& examples) {
+    html_ += "<figure class=\"examples\">\n<div>\n";
+    for (const auto& group : examples.groups) {
+      html_ += fmt::format("<div class=\"group\">\n<p>{}</p>\n<div>\n", escaped(group.title));
+      for (const auto& image : group.images) write(image, kExampleSize);
+      html_ += "</div>\n</div>\n";
+    }
+    html_ += "</div>\n";
+    if (!examples.caption.empty())
+      html_ += fmt::format("<figcaption>{}</figcaption>\n", escaped(examples.caption));
+    html_ += "</figure>\n";
+  }
+
+  void write(const GalleryImage& image, uint32_t room = kImageSize) {
     const auto [width, height] = size_of(image);
     // By a whole number, so that pixels stay squares.
-    const auto times = std::max(1u, 128 / std::max({width, height, 1u}));
+    const auto times = std::max(1u, room / std::max({width, height, 1u}));
     html_ += fmt::format(
         "<div class=\"image\">\n<img{} width=\"{}\" height=\"{}\" alt=\"{}\" "
         "src=\"data:image/png;base64,{}\"/>\n",

@@ -56,13 +56,23 @@ struct Gallery {
   std::vector<GalleryImage> images;
 };
 
+/// Small images in groups that stand side by side, such as some of each test.
+struct ExampleImages {
+  struct Group {
+    std::string title;
+    std::vector<GalleryImage> images;  ///< Without answers.
+  };
+  std::string caption;  ///< Below them; may be empty.
+  std::vector<Group> groups;
+};
+
 /// A table of which only the title is seen until one opens it; on paper all of it.
 struct FoldedTable {
   std::string title;
   Table table;
 };
 
-using Block = std::variant<Paragraph, Table, FoldedTable, Figure, Gallery, Code>;
+using Block = std::variant<Paragraph, Table, FoldedTable, Figure, Gallery, ExampleImages, Code>;
 
 struct Section {
   std::string title;

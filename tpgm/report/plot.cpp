@@ -26,6 +26,8 @@ constexpr size_t kMarked = 40;     // a line of more points is marked at some of
 constexpr size_t kDescribed = 16;  // a series of more points is described by its extremes
 constexpr double kKey = 32;        // a legend's line and mark
 constexpr double kLegendLine = 21;
+constexpr double kSame = 2;  // pixels: of lines that are no further apart only one would be seen
+constexpr double kDash = 7;  // of lines that share a way
 
 // Okabe and Ito's palette, in an order that starts with the strongest contrasts; the last is the colour of
 // text, their black. Yellow is left out: it cannot be seen on white.
@@ -238,6 +240,7 @@ class Drawing {
     } else {
       x_ = {-0.5, static_cast<double>(plot.x_names.size()) - 0.5, false, {}};
     }
+    find_companions();
     place(narrow);
   }
 
@@ -257,6 +260,39 @@ class Drawing {
     double x, y;
     std::string text;
   };
+  // Lines that run on one another: the first of them, how many there are, and which of them this is.
+  struct Company {
+    size_t first, size = 1, place = 0;
+  };
+
+  bool coincide(const Series& a, const Series& b) const {
+    if (a.x.empty() || a.x != b.x || !a.line || !b.line || a.dashed || b.dashed) return false;
+    for (size_t i = 0; i < a.y.size(); ++i) {
+      if (std::abs(y_.share(a.y[i]) - y_.share(b.y[i])) * plot_.height > kSame) return false;
+    }
+    return true;
+  }
+
+  void find_companions() {
+    const auto& all = plot_.series;
+    for (size_t s = 0; s < all.size(); ++s) {
+      Company own{s};
+      for (size_t first = 0; first < s && own.first == s; ++first) {
+        if (company_[first].first == first && coincide(all[first], all[s])) own.first = first;
+      }
+      company_.push_back(own);
+      if (own.first != s) company_[s].place = company_[own.first].size++;
+    }
+    for (auto& own : company_) own.size = company_[own.first].size;
+  }
+
+  // In the legend: "SPD (= FT)" of a line that another covers.
+  std::string name_of(size_t s) const {
+    const auto& own = plot_.series[s];
+    const auto& first = plot_.series[company_[s].first];
+    if (company_[s].place == 0 || own.name.empty() || first.name.empty()) return own.name;
+    return fmt::format("{} ({} {})", own.name, own.y == first.y ? "=" : "≈", first.name);
+  }
 
   double px(double x) const { return frame_.left + (frame_.right - frame_.left) * x_.share(x); }
   double py(double y) const { return frame_.bottom - (frame_.bottom - frame_.top) * y_.share(y); }
@@ -266,9 +302,9 @@ class Drawing {
   void place(bool narrow) {
     double longest = 0;
     size_t names = 0;
-    for (const auto& series : plot_.series) {
-      if (series.name.empty()) continue;
-      longest = std::max(longest, svg::text_width(series.name));
+    for (size_t s = 0; s < plot_.series.size(); ++s) {
+      if (plot_.series[s].name.empty()) continue;
+      longest = std::max(longest, svg::text_width(name_of(s)));
       ++names;
     }
     title_ = svg::wrapped(plot_.title, width_ - 2 * kMargin, kTitle);
@@ -360,9 +396,15 @@ class Drawing {
     }
     if (path.empty()) return;
     const Look look(s);
+    const auto& [first, size, place] = company_[s];
+    // Each has dashes of its own, between which the others are seen.
+    const auto dashes =
+        place == 0 ? std::string(dash(series, look))
+                   : fmt::format(" stroke-dasharray=\"{:g} {:g}\" stroke-dashoffset=\"-{:g}\"", kDash,
+                                 kDash * static_cast<double>(size - 1), kDash * static_cast<double>(place));
     body_ += fmt::format(
         "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" stroke-linejoin=\"round\"{}/>\n", path,
-        look.colour, dash(series, look));
+        look.colour, dashes);
   }
 
   // A later series of points has one here, too.
@@ -385,6 +427,11 @@ class Drawing {
     const bool some = series.line && series.x.size() > kMarked;
     const size_t every = some ? std::max<size_t>(series.x.size() / 10, 1) : 1;
     const size_t first = some ? every * (s % 7) / 7 : 0;
+    // Lines that share their points take turns.
+    const auto& company = company_[s];
+    const auto has_turn = [&](size_t i) {
+      return some || company.size > series.x.size() || i % company.size == company.place;
+    };
     for (size_t i = 0; i < series.x.size(); ++i) {
       const double x = px(series.x[i]), y = py(series.y[i]);
       const bool labelled = !series.labels.empty() && !series.labels[i].empty();
@@ -394,7 +441,8 @@ class Drawing {
         body_ += fmt::format("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"{3}\" stroke-width=\"1.3\"/>", x,
                              bottom, py(high), look.colour);
       }
-      const bool marked = !series.dashed && (labelled || (i % every == first && !covered(s, i)));
+      const bool marked =
+          !series.dashed && (labelled || (i % every == first && has_turn(i) && !covered(s, i)));
       if (marked) body_ += look.mark(x, y, labelled ? series.labels[i] : "");
       if (marked) marks_.push_back({x - kMark, y - kMark, x + kMark, y + kMark});
       if (labelled) labels_.push_back({x, y, series.labels[i]});
@@ -484,7 +532,7 @@ class Drawing {
                              look.colour, dash(series, look));
       }
       if (!series.dashed) body_ += look.mark(x + 12, y);
-      const auto name = svg::clipped(series.name, width_ - kMargin - x - kKey);
+      const auto name = svg::clipped(name_of(s), width_ - kMargin - x - kKey);
       body_ += svg::text_lines({name}, x + kKey, y + 4.5, 0);
     }
   }
@@ -497,6 +545,7 @@ class Drawing {
   bool beside_ = false;  // the legend
   double x_label_top_ = 0, below_ = 0, entry_ = 0;
   size_t columns_ = 1;
+  std::vector<Company> company_;    // of each series
   std::vector<Box> marks_, taken_;  // by labels
   std::vector<std::pair<Point, Point>> lines_;
   std::vector<Label> labels_;

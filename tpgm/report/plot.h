@@ -32,11 +32,12 @@ struct Plot {
 /// below them, never on them. The first fourteen series differ in their marks even without colour. Labels
 /// avoid each other, the marks, the frame and, where they can, the lines; one that finds no room is left out,
 /// but can still be read by pointing at its mark. Names below the axis are slanted where they are long, and
-/// where they are many only some are there; lines join neighbours among them only. Where points
-/// of two series coincide and the earlier has no label, only the later mark is drawn. A line of more
-/// than 40 points has a mark at some of them only, and one with more points than pixels is drawn through the
-/// lowest and the highest of every two pixels. The data (of a long series, its ends and extremes) are also in
-/// the text alternative.
+/// where they are many only some are there; lines join neighbours among them only. Where points of two series
+/// coincide and the earlier has no label, only the later mark is drawn. A line of more than 40 points has a
+/// mark at some of them only, and one with more points than pixels is drawn through the lowest and the
+/// highest of every two pixels. Lines that run on one another (within two pixels everywhere) are dashed in
+/// turn, and the legend says so: "SPD (= FT)", or "≈" where they differ. The data (of a long series, its ends
+/// and extremes) are also in the text alternative.
 ///
 /// The same plot gives the same bytes. They contain no ids and no style that reaches outside the SVG, so that
 /// many fit in one page. Throws std::invalid_argument if there is nothing to draw, a series' vectors differ

@@ -17,8 +17,7 @@ struct Table {
   std::vector<std::pair<std::string, int>> groups;
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
-  /// Marked cells (the best of a column): row, column. Bold in Markdown and LaTeX, '*' on a terminal,
-  /// both in HTML.
+  /// Marked cells (the best of a column): row, column. '*' on a terminal, bold everywhere else.
   std::vector<std::pair<size_t, size_t>> marked;
   /// Rows before which there is a line, on a terminal, in LaTeX and HTML; there is always one before row 0.
   std::vector<size_t> rules;

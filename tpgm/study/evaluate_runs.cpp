@@ -10,12 +10,15 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/loader.h"
+#include "tpgm/io/metadata.h"
+#include "tpgm/io/safetensors.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
 #include "tpgm/report/table.h"
@@ -204,6 +207,35 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
   }
 }
 
+// The row with the results of its run; nothing if they cannot be taken.
+std::optional<Row> with_result(Row row) {
+  if (!row.run) return std::nullopt;
+  std::optional<RunResult> result;
+  try {
+    result = read_result(row.path);
+  } catch (const c10::Error&) {  // damaged
+  }
+  if (!result || result->weights.empty() || result->weights != weights_fingerprint(row.path))
+    return std::nullopt;
+  row.classes = keys::kClasses.of(SafetensorsFile(weights_of(row.path)).metadata());
+  if (row.classes.empty()) return std::nullopt;
+  std::stable_partition(result->tests.begin(), result->tests.end(), [](const auto& test) { return test.id; });
+  std::vector<TestSet> tests;
+  for (const auto& test : result->tests) {
+    if (!std::isfinite(test.top1) || test.images <= 0) return std::nullopt;
+    TestSet& set = tests.emplace_back();
+    set.name = test.name;
+    set.id = test.id;
+    Accuracy& accuracy = row.results.emplace_back();
+    accuracy.images = test.images;
+    accuracy.skipped = test.skipped;
+    accuracy.scored_classes = test.scored_classes;
+    accuracy.correct = std::llround(test.top1 / 100 * static_cast<double>(test.images));
+  }
+  row.tests = std::make_shared<const std::vector<TestSet>>(std::move(tests));
+  return row;
+}
+
 }  // namespace
 
 GivenClassifier EvaluatedRow::open(const std::string& head, const Say& note) const {
@@ -232,6 +264,19 @@ std::string missing_option(const EvaluatedRow& row) {
   const auto inside = [](const std::string& test) { return test.find('=') == std::string::npos; };
   const bool needed = !o.train.empty() || std::any_of(o.test.begin(), o.test.end(), inside);
   return o.data_dir.empty() && needed ? "data-dir" : "";
+}
+
+bool take_results(std::vector<Row>& rows) {
+  const auto data_of = [](const Row& row) { return only(to_settings(row.options), Trait::kData); };
+  std::vector<Row> taken;
+  for (const Row& row : rows) {
+    if (data_of(row) != data_of(rows.front())) return false;
+    auto with = with_result(row);
+    if (!with) return false;
+    taken.push_back(*std::move(with));
+  }
+  rows = std::move(taken);
+  return true;
 }
 
 void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say) try {

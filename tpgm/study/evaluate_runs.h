@@ -44,6 +44,12 @@ std::vector<EvaluatedRow> rows_to_evaluate(const std::vector<std::string>& check
 /// The option that is missing to find the tests of a row, "test" or "data-dir"; empty if none is.
 std::string missing_option(const EvaluatedRow& row);
 
+/// Takes tests, classes and top-1 accuracy from the results of finished runs. Returns false, and leaves the
+/// rows as they are, unless each row is a run with a result for the weights that it has now (by their
+/// fingerprint), and all were tested on the same data. What the images on the disk are now is not looked at.
+/// Top-5 accuracy and losses remain open.
+bool take_results(std::vector<EvaluatedRow>& rows);
+
 /// Opens the tests of all rows and finds their classes. All mistakes in options and files are errors here,
 /// before the first image is read. `head` is a head file made from text, for checkpoints without a head.
 void open_tests(std::vector<EvaluatedRow>& rows, const std::string& head, const Say& say);

@@ -235,6 +235,8 @@ void ProjectedBlock::add(double tensor_ratio, double tensor_before, double tenso
   after = std::hypot(after, tensor_after);
 }
 
+double ProjectedBlock::kept() const { return before > 0 ? after / before : NAN; }
+
 struct Projector::Impl {
   ProjectOptions options;
   GivenClassifier finetuned;
@@ -340,13 +342,14 @@ Table to_table(const std::vector<Projected>& all) {
     std::vector<std::string> row = {first.name, fmt::format("{}", first.tensors),
                                     fmt::format("{:.4g}", first.before)};
     for (const Projected& result : all) {
-      row.push_back(fmt::format("{:.3f}", block_of(result).ratio));
-      row.push_back(fmt::format("{:.4g}", block_of(result).after));
+      const ProjectedBlock& block = block_of(result);
+      row.push_back(fmt::format("{:.4g}", block.after));
+      row.push_back(block.before > 0 ? fmt::format("{:.3f}", block.kept()) : "–");
     }
     return row;
   };
   for (const Projected& result : all) {
-    table.columns.insert(table.columns.end(), {"ratio", "after"});
+    table.columns.insert(table.columns.end(), {"after", "ratio"});
     table.groups.emplace_back(fmt::format("mu {}", result.mu), 2);
   }
   for (size_t b = 0; b < all.front().blocks.size(); ++b)
@@ -364,6 +367,7 @@ Json to_json(const Projected& result, const fs::path& file) {
             {"last_loss", result.last_loss},
             {"distance_before", result.all.before},
             {"distance_after", result.all.after},
+            {"distance_ratio", result.all.kept()},
             {"blocks", Json::array()},
             {"ratios", Json::object()},
             {"radii", Json::object()}};
@@ -372,7 +376,8 @@ Json to_json(const Projected& result, const fs::path& file) {
                               {"tensors", block.tensors},
                               {"ratio", block.ratio},
                               {"distance_before", block.before},
-                              {"distance_after", block.after}});
+                              {"distance_after", block.after},
+                              {"distance_ratio", block.kept()}});
   }
   for (const auto& item : result.ratios) each["ratios"][printable(item.key(), 255)] = item.value();
   for (const auto& item : result.radii) each["radii"][printable(item.key(), 255)] = item.value();

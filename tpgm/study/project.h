@@ -35,9 +35,11 @@ struct ProjectOptions {
 struct ProjectedBlock {
   std::string name;
   int64_t tensors = 0;
-  double ratio = 0;              ///< mean
+  double ratio = 0;              ///< mean of the tensors' own
   double before = 0, after = 0;  ///< Frobenius norms of the displacement
 
+  /// after / before: how much of the block's displacement is kept. NaN for a block that did not move.
+  double kept() const;
   void add(double tensor_ratio, double tensor_before, double tensor_after);
 };
 
@@ -84,9 +86,10 @@ class Projector {
 /// value.
 std::vector<std::filesystem::path> projected_files(const std::string& output, const std::vector<double>& mu);
 
-/// A row for each block.
+/// A row for each block: its distance from the anchor before and, for each mu, after, with their ratio.
 Table to_table(const std::vector<Projected>& all);
-/// With the ratio and the radius of every tensor, and the name of its file.
+/// With the ratio and the radius of every tensor, and the name of its file. "distance_ratio" is kept(), and
+/// "ratio" of a block the mean of its tensors' ratios.
 nlohmann::ordered_json to_json(const Projected& projected, const std::filesystem::path& file);
 
 }  // namespace tpgm

@@ -323,7 +323,9 @@ void RunFolder::clean_up(const fs::path& path) try {
 void RunFolder::finish(const Json& result) {
   impl_->write_radii();
   impl_->events->flush();
-  write_file(result_of(impl_->path), text_of(result, 2) + "\n");
+  Json all = result;
+  if (const auto weights = weights_fingerprint(impl_->path); !weights.empty()) all["weights"] = weights;
+  write_file(result_of(impl_->path), text_of(all, 2) + "\n");
   std::error_code ignored;
   fs::remove(state_path(), ignored);
 }

@@ -26,7 +26,8 @@ namespace tpgm {
 ///     best.safetensors      the weights of the best epoch on selection data; at the end, the result
 ///     predictions.safetensors  the predicted classes of the tests, see RunPredictions
 ///     resume.safetensors    the state to resume from
-///     result.json           the tests; exists once the run is finished
+///     result.json           the tests, and the fingerprint of the tested weights; exists once the run is
+///                           finished
 ///
 /// Every file except the logs is replaced atomically. When a run resumes, logs are truncated to the state
 /// that it resumes from, so that nothing is in them twice.

@@ -16,6 +16,7 @@
 #include "tpgm/base/untrusted.h"
 #include "tpgm/base/version.h"
 #include "tpgm/io/file.h"
+#include "tpgm/io/hash.h"
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/recipe.h"
@@ -89,6 +90,19 @@ fs::path weights_of(const fs::path& run) { return run / "best.safetensors"; }
 fs::path last_weights_of(const fs::path& run) { return run / "last.safetensors"; }
 fs::path predictions_of(const fs::path& run) { return run / "predictions.safetensors"; }
 
+std::string weights_fingerprint(const fs::path& run) {
+  std::error_code ignored;
+  if (!fs::exists(weights_of(run), ignored)) return "";
+  try {
+    const MappedFile file(weights_of(run));
+    Fingerprint fingerprint;
+    fingerprint.add(file.bytes());
+    return fingerprint.text();
+  } catch (const c10::Error&) {
+    return "";
+  }
+}
+
 bool is_run(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(recipe_of(path), ignored);
@@ -104,11 +118,13 @@ std::optional<RunResult> read_result(const fs::path& run) try {
     RunResult result;
     for (const auto& test : json.at("tests"))
       result.tests.push_back({test.at("name").get<std::string>(), test.at("id").get<bool>(),
-                              test.at("pictures").get<int64_t>(), test.value("scored_classes", int64_t{0}),
-                              number_of(test.at("top1"))});
+                              test.at("pictures").get<int64_t>(), test.value("skipped_pictures", int64_t{0}),
+                              test.value("scored_classes", int64_t{0}), number_of(test.at("top1"))});
     if (const auto found = json.find("selection"); found != json.end()) result.selection = number_of(*found);
     if (const auto found = json.find("seconds"); found != json.end() && found->is_number())
       result.seconds = found->get<double>();
+    if (const auto found = json.find("weights"); found != json.end() && found->is_string())
+      result.weights = found->get<std::string>();
     result.json = dump(json, 2);
     return result;
   });

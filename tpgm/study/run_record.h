@@ -30,6 +30,7 @@ struct RunTest {
   std::string name;
   bool id = false;                                         ///< in-distribution
   int64_t images = 0;                                      ///< scored images
+  int64_t skipped = 0;                                     ///< unreadable images
   int64_t scored_classes = 0;                              ///< 0 if an older version did not write it
   double top1 = std::numeric_limits<double>::quiet_NaN();  ///< in per cent; NaN: no image could be read
 
@@ -44,6 +45,8 @@ struct RunResult {
       std::numeric_limits<double>::quiet_NaN();  ///< accuracy in per cent; NaN: no selection data
   double seconds = 0;
   std::string json;  ///< the text of the file
+  /// weights_fingerprint() of what was tested; empty if an older version did not write it.
+  std::string weights = {};
 };
 
 /// radii.json: radii and ratios over time, for methods that have them.
@@ -86,6 +89,10 @@ std::filesystem::path result_of(const std::filesystem::path& run);
 std::filesystem::path weights_of(const std::filesystem::path& run);
 std::filesystem::path last_weights_of(const std::filesystem::path& run);
 std::filesystem::path predictions_of(const std::filesystem::path& run);
+
+/// The fingerprint of weights_of(run), which shows whether they are those that result.json is about. Empty if
+/// they do not exist, and in a build without xxhash.
+std::string weights_fingerprint(const std::filesystem::path& run);
 
 /// True if the folder is that of a run: it has a recipe.
 bool is_run(const std::filesystem::path& path);

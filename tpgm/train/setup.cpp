@@ -182,6 +182,10 @@ Setup prepare_run(TrainOptions options, DataUse use) try {
   decide_phases(options, setup.data, setup.notes);
   decide_open_options(options, setup);
   if (loaded.outputs_are_logits) check_head_is_known(options, *setup.model);
+  if (options.epochs == 0 && options.weights.empty() && !setup.model->unanchored().empty())
+    setup.notes.emplace_back(
+        "`epochs` 0: the fresh head stays random, so the accuracies mean nothing; `weights` of a run, or "
+        "`head` zeroshot or checkpoint, has one that was trained");
 
   setup.method = make_configured_method(options, *setup.model);
   const auto parameters = setup.model->parameters();

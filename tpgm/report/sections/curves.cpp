@@ -179,7 +179,7 @@ void add_finite(std::vector<Series>& all, const std::string& name, const std::ve
 }  // namespace
 
 Section plane_section(const RunSet& runs) {
-  Section section{"ID and OOD accuracy", {}};
+  Section section{"Summary", {}};
   const auto& scores = runs.rows.front().scores;
   for (const bool id : {true, false}) {
     if (std::none_of(scores.begin(), scores.end(), [&](const Score& score) { return score.id == id; })) {

@@ -1,4 +1,4 @@
-// Images that the methods do not agree on.
+// Examples of the tests' images, and images that the methods do not agree on.
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace tpgm {
 namespace {
 
-constexpr size_t kMostImages = 16, kMostAnswers = 5;
+constexpr size_t kMostImages = 16, kMostAnswers = 5, kMostExamples = 10, kMostOfATest = 3;
 constexpr int64_t kLargest = 96;          // pixels of a side
 constexpr size_t kMostBytes = 32 * 1024;  // of a file that is shown as it is
 
@@ -108,7 +108,7 @@ struct Kind {
 // How many there are of each.
 Table table_of(const std::vector<Kind>& kinds, const std::vector<const Player*>& judges, int64_t all) {
   Table table;
-  table.caption = fmt::format("Of {} test images, those on which they disagree", grouped(all));
+  table.caption = fmt::format("Correct (✓) and wrong (✗) on {} test images", grouped(all));
   for (const auto* judge : judges) table.columns.push_back(judge->row->name);
   table.columns.emplace_back("images");
   for (const auto& kind : kinds) {
@@ -183,7 +183,74 @@ std::vector<Choice> choose(std::vector<Kind> kinds, size_t tests) {
   return choices;
 }
 
+// What a class is called below an image.
+std::string class_name(const std::vector<std::string>& classes, int64_t label) {
+  if (label < 0 || label >= static_cast<int64_t>(classes.size())) return fmt::format("class {}", label);
+  auto text = printable(classes[static_cast<size_t>(label)]);
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
+// The places in the subset of the images of each class.
+std::map<int64_t, std::vector<size_t>> places_by_class(const TestSet& test) {
+  std::map<int64_t, std::vector<size_t>> places;
+  for (size_t i = 0; i < test.subset.indices.size(); ++i) {
+    const int64_t label = test.subset.samples->label(test.subset.indices[i]);
+    if (label >= 0) places[label].push_back(i);
+  }
+  return places;
+}
+
+// `count` of them, evenly spread.
+std::vector<int64_t> spread_out(const std::vector<int64_t>& all, size_t count) {
+  std::vector<int64_t> some;
+  for (size_t i = 0; i < std::min(count, all.size()); ++i)
+    some.push_back(all[(2 * i + 1) * all.size() / (2 * std::min(count, all.size()))]);
+  return some;
+}
+
 }  // namespace
+
+Block example_images(const RunSet& runs, Origins& origins) {
+  const auto& origin = origins.of(runs.rows.front().run());
+  if (origin.tests.empty())
+    return Paragraph{"Example images of the tests are left out: the data cannot be opened any more."};
+  auto tests = origin.tests;
+  std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return test.id; });
+  const size_t all = tests.size();
+  if (all > kMostExamples) tests.erase(tests.begin() + kMostExamples, tests.end());
+  const size_t each = std::clamp<size_t>(kMostExamples / tests.size(), 1, kMostOfATest);
+  std::vector<std::map<int64_t, std::vector<size_t>>> places;
+  for (const auto& test : tests) places.push_back(places_by_class(test));
+  std::vector<int64_t> shared;  // classes that all tests have
+  for (const auto& [label, found] : places.front()) {
+    if (std::all_of(places.begin(), places.end(), [&](const auto& other) { return other.contains(label); }))
+      shared.push_back(label);
+  }
+  ExampleImages examples;
+  for (size_t t = 0; t < tests.size(); ++t) {
+    const auto& subset = tests[t].subset;
+    std::vector<int64_t> labels = shared;
+    if (shared.empty()) {
+      for (const auto& [label, found] : places[t]) labels.push_back(label);
+    }
+    auto& group = examples.groups.emplace_back();
+    group.title = fmt::format("{} ({})", printable(tests[t].name), tests[t].id ? "ID" : "OOD");
+    for (const int64_t label : spread_out(labels, each)) {
+      const auto& found = places[t].at(label);
+      auto png = thumbnail(*subset.samples, subset.indices[found[found.size() / 2]]);
+      if (!png.empty()) group.images.push_back({std::move(png), class_name(origin.classes, label), {}});
+    }
+  }
+  std::erase_if(examples.groups, [](const auto& group) { return group.images.empty(); });
+  if (examples.groups.empty())
+    return Paragraph{"Example images of the tests are left out: none of them can be read."};
+  examples.caption =
+      "Images of the tests: in distribution (ID) they are like the training images, out of "
+      "distribution (OOD) they are not.";
+  if (all > tests.size()) examples.caption += fmt::format(" The first {} of {} tests.", tests.size(), all);
+  return examples;
+}
 
 Section image_section(const RunSet& runs, Origins& origins) {
   Section section{"Images on which the methods disagree", {}};
@@ -210,13 +277,7 @@ Section image_section(const RunSet& runs, Origins& origins) {
   for (const auto& test : tests) all += test.subset.size();
   section.blocks.emplace_back(table_of(kinds, judges, all));
   Gallery gallery;
-  const auto name = [&](int64_t label) {
-    if (label < 0 || label >= static_cast<int64_t>(origin.classes.size()))
-      return fmt::format("class {}", label);
-    auto text = printable(origin.classes[static_cast<size_t>(label)]);
-    std::replace(text.begin(), text.end(), '_', ' ');
-    return text;
-  };
+  const auto name = [&](int64_t label) { return class_name(origin.classes, label); };
   for (const auto& choice : choose(kinds, tests.size())) {
     const auto& test = tests[choice.test];
     const int64_t index = test.subset.indices[choice.place];

@@ -214,7 +214,7 @@ std::vector<const ReportRow*> main_rows(const RunSet& runs) {
 }
 
 Section distance_section(const RunSet& runs, Origins& origins) {
-  Section section{"Distance from the pre-trained weights", {}};
+  Section section{"How far each layer moved", {}};
   Plot plot{.title = "Distance from the pre-trained weights by depth",
             .x_label = "block, from input to output",
             .y_label = "mean ‖Δ‖₂",

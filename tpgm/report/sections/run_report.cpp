@@ -9,7 +9,6 @@
 #include <set>
 #include <sstream>
 
-#include "tpgm/base/shell.h"
 #include "tpgm/base/text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
@@ -36,7 +35,8 @@ Table table_of(const RunSet& runs, const std::vector<const ReportRow*>& chosen) 
     caption += fmt::format(": mean (standard deviation) over {} seeds",
                            seeds.size() == 1 ? fmt::format("{}", *seeds.begin())
                                              : fmt::format("{} to {}", *seeds.begin(), *seeds.rbegin()));
-  if (rows.size() > 1) caption += fmt::format(", the best marked; Δ is relative to {}", rows[reference].name);
+  if (rows.size() > 1)
+    caption += fmt::format(", the best in bold; Δ is relative to {}", rows[reference].name);
   return results_table(rows, caption, {}, reference);
 }
 
@@ -59,14 +59,14 @@ std::vector<std::string> notes_of(const RunSet& runs) {
 
 namespace {
 
-// The summary in words and the plane.
-Section summary_section(const RunSet& runs) {
+// The summary in words, what the tests look like, and the plane.
+Section summary_section(const RunSet& runs, Origins& origins) {
   auto section = plane_section(runs);
-  section.title = "Summary";
-  std::vector<Block> words;
-  if (const auto text = summary(runs); !text.empty()) words.emplace_back(Paragraph{text});
-  for (const auto& note : notes_of(runs)) words.emplace_back(Paragraph{note + "."});
-  section.blocks.insert(section.blocks.begin(), words.begin(), words.end());
+  std::vector<Block> first;
+  if (const auto text = summary(runs); !text.empty()) first.emplace_back(Paragraph{text});
+  for (const auto& note : notes_of(runs)) first.emplace_back(Paragraph{note + "."});
+  first.push_back(example_images(runs, origins));
+  section.blocks.insert(section.blocks.begin(), first.begin(), first.end());
   return section;
 }
 
@@ -76,10 +76,12 @@ Section result_section(const RunSet& runs, const Table& all) {
   const auto* reference = &runs.rows[runs.reference];
   if (std::find(rows.begin(), rows.end(), reference) == rows.end()) rows.insert(rows.begin(), reference);
   if (rows.size() == runs.rows.size()) return {"Results", {all}};
+  const bool wise =
+      std::any_of(rows.begin(), rows.end(), [](const auto* row) { return row->kind == RowKind::kWise; });
   return {"Results",
           {table_of(runs, rows),
-           Paragraph{"One row of each method: of WISE the ratio nearest to a half, of others the best on "
-                     "selection data."},
+           Paragraph{fmt::format("One row of each method: {}the best on selection data.",
+                                 wise ? "of WISE the ratio nearest to a half, of others " : "")},
            FoldedTable{fmt::format("All {} rows", runs.rows.size()), all}}};
 }
 
@@ -100,7 +102,7 @@ std::string difference(const std::string& recipe, const std::string& other) {
   return text;
 }
 
-Section recipe_section(const RunSet& runs) {
+Section recipe_section(const RunSet& runs, const RepeatCommand& repeat) {
   Section section{"Reproduce", {}};
   std::string commands;
   std::set<std::string> machines;
@@ -109,7 +111,7 @@ Section recipe_section(const RunSet& runs) {
       const auto environment = read_environment(run.path);
       if (!environment) continue;
       commands += fmt::format("# {}, {}\n{}\n", row.name, printable(run.path.string(), kMaxPath),
-                              printable(environment->command, 4 * kMaxPath));
+                              printable(environment->command, environment->command.size()));
       machines.insert(
           printable(fmt::format("tpgm {}, LibTorch {}, {}, {} threads", environment->version,
                                 environment->libtorch, environment->device, environment->threads)));
@@ -121,9 +123,7 @@ Section recipe_section(const RunSet& runs) {
   section.blocks.emplace_back(
       Paragraph{"The recipe of a run makes it once more: to the last bit on the CPU, and on CUDA if it has "
                 "`deterministic`."});
-  section.blocks.emplace_back(
-      Code{"", fmt::format("tpgm train -c {} -o again\n",
-                           shell_word(printable(recipe_of(first.run().path).string(), kMaxPath)))});
+  if (repeat) section.blocks.emplace_back(Code{"", repeat(recipe_of(first.run().path)) + "\n"});
   if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
   const auto recipe = read_text(recipe_of(first.run().path)).value_or("");
   section.blocks.emplace_back(Code{fmt::format("Recipe of {}", first.name), recipe, true});
@@ -167,15 +167,16 @@ std::string subtitle_of(const RunSet& runs) {
 
 }  // namespace
 
-std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, const std::string& title) {
+std::vector<fs::path> write_report(const RunSet& runs, const fs::path& html, const std::string& title,
+                                   const RepeatCommand& repeat) {
   TORCH_CHECK(!runs.rows.empty(), "[write_report] there are no runs to report on");
   const auto table = table_of(runs);
   Origins origins;
   Page page{title,
             subtitle_of(runs),
-            {summary_section(runs), result_section(runs, table), image_section(runs, origins),
+            {summary_section(runs, origins), result_section(runs, table), image_section(runs, origins),
              distance_section(runs, origins), ratio_section(runs, origins), radius_section(runs, origins),
-             training_section(runs), recipe_section(runs)}};
+             training_section(runs), recipe_section(runs, repeat)}};
 
   fs::path folder = html;
   folder.replace_extension();

@@ -39,11 +39,15 @@ class Origins {
 /// nearest to a half, of others (TPGM-C is one beside TPGM) the best on selection data.
 std::vector<const ReportRow*> main_rows(const RunSet& runs);
 
+/// The plane of ID and OOD accuracy, to which the page adds the summary in words.
 Section plane_section(const RunSet& runs);
 Section distance_section(const RunSet& runs, Origins& origins);
 Section ratio_section(const RunSet& runs, Origins& origins);
 Section radius_section(const RunSet& runs, Origins& origins);
 Section training_section(const RunSet& runs);
 Section image_section(const RunSet& runs, Origins& origins);
+/// A few images of each test with their classes, in distribution first, as a reader needs them to know what
+/// ID and OOD mean here. Of the same classes in each test, where it has them.
+Block example_images(const RunSet& runs, Origins& origins);
 
 }  // namespace tpgm
