@@ -255,7 +255,7 @@ class LoaderRival {
   Lap turn(const char* work, int64_t begin, int64_t end) {
     const std::string line = fmt::format("{} {} {}\n", work, begin, end);
     TORCH_CHECK(::write(go_, line.data(), line.size()) == static_cast<ssize_t>(line.size()),
-                "[bench loader] the rival does not listen");
+                "[bench loader] the baseline does not listen");
     const Json lap = answer();
     const auto images = static_cast<double>(end - begin);
     return {lap.at("wall").get<double>() / images, lap.at("cpu").get<double>() / images};

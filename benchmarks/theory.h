@@ -36,7 +36,7 @@ struct TheoryRow {
   double loss_finetuned = 0;
   double loss_projected = 0;  ///< At the learned α.
   double bound = 0;           ///< At the learned α.
-  double tightest = 0;        ///< Largest loss / bound seen; above 1 the bound is violated.
+  double tightest = 0;        ///< Largest loss / bound; above 1 the bound is violated.
   int64_t checks = 0;         ///< Draws × values of α.
   int64_t violations = 0;
 };

@@ -198,7 +198,9 @@ Run configure_data_check(CLI::App& app) {
   app.add_option("--max-pixels", args->max_pixels, "Images with more pixels than this count as unreadable")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_flag("--json", args->json, "Print JSON, with every problem");
-  app.footer("Exit status 1 if an image cannot be read or is in two parts, or if labels have gaps.");
+  app.footer(
+      "Exit status 1 if an image cannot be read or occurs in more than one domain or split, or if labels "
+      "have gaps.");
   return [args] { return check(*args); };
 }
 

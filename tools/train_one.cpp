@@ -94,7 +94,7 @@ int resume_run(const std::string& run, Settings settings, bool json) {
       throw UsageError(
           fmt::format("--resume continues the run with its own options; --{} cannot change", key));
   }
-  TORCH_CHECK(is_run(run), "--resume '", run, "' is no run folder: it has no recipe.toml");
+  TORCH_CHECK(is_run(run), "--resume '", run, "' is not a run folder: it has no recipe.toml");
   settings.merge(load_recipe(recipe_of(run)).settings);
   settings["output"] = run;
   return train_one(make_options(settings), /*resume=*/true, json);

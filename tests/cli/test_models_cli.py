@@ -285,7 +285,7 @@ class BenchStep(ModelsCommand):
         lacking = self.folder / "python"
         lacking.write_text(f"#!/bin/sh\nexec '{sys.executable}' -ES \"$@\"\n")  # without packages
         lacking.chmod(0o755)
-        self.assertIn("has no torch, safetensors, timm; all rivals together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
+        self.assertIn("has no torch, safetensors, timm; all baselines together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
         self.assertIn("out of memory: cannot allocate", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):

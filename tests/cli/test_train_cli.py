@@ -336,8 +336,8 @@ class Folders(TrainCommand):
     def test_resume(self):
         begun = self.begun()
         self.assertIn("the run is finished", self.refused(1, "train", "--resume", self.reference()))
-        self.assertIn("is no run folder", self.refused(1, "train", "--resume", self.folder))
-        self.assertIn("is no run folder", self.refused(1, "train", "--resume", self.folder / "nowhere"))
+        self.assertIn("is not a run folder", self.refused(1, "train", "--resume", self.folder))
+        self.assertIn("is not a run folder", self.refused(1, "train", "--resume", self.folder / "nowhere"))
         self.assertIn("--lr cannot change", self.refused(2, "train", "--resume", begun, "--lr", "1"))
         self.assertIn("takes no --config", self.refused(2, "train", "--resume", begun, "--dry-run"))
         self.assertIn("takes no --config", self.refused(2, "train", "--resume", begun, "-c", begun / "recipe.toml"))

@@ -184,7 +184,7 @@ std::vector<Attack> safetensors_attacks() {
        st([] { return safetensors("{" + plain(), "abcd"); })},
       {"header_two_values", f, "something after the JSON", "the header is not JSON",
        header([] { return "{}{}"; })},
-      {"header_utf8_invalid", f, "a name that is no UTF-8", "the header is not JSON",
+      {"header_utf8_invalid", f, "a name that is not UTF-8", "the header is not JSON",
        st(of("\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "abcd"))},
       {"header_utf8_overlong", f, "a '/' in two bytes", "the header is not JSON",
        st(of("\"\xc0\xaf\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "abcd"))},
@@ -275,7 +275,7 @@ std::vector<Attack> safetensors_attacks() {
 
 std::vector<Attack> index_attacks() {
   const char* f = "index.json";
-  const char* outside = "which is no file beside the index";
+  const char* outside = "which is not a file beside the index";
   const auto one = [](const char* shard) {
     return index([=] { return weight_map(std::string("\"w\":\"") + shard + "\""); });
   };
@@ -603,7 +603,7 @@ std::vector<Attack> pickle_attacks() {
        pickle([] { return global(repeat("x", 40'000'000), "y"); })},
       {"call_name_control_characters", f, "a function's name with colours of a terminal",
        "refuses to call 'os.?[31msystem'", pickle([] { return global("os", "\x1b[31msystem"); })},
-      {"call_name_not_utf8", f, "a function's name that is no UTF-8", "refuses to call 'os.??system'",
+      {"call_name_not_utf8", f, "a function's name that is not UTF-8", "refuses to call 'os.??system'",
        pickle([] { return global("os", "\xff\x9bsystem"); })},
       {"call_build_nothing", f, "BUILD on nothing", "expected a value before this opcode",
        pickle([] { return "}b"; })},
@@ -764,7 +764,7 @@ std::vector<Attack> pickle_attacks() {
                 repeat(tuple({text("k"), "N"}), 1000) + "e\x85" + put(1) + "0" +
                 repeat(get(0) + get(1) + "R0", 100'000);
        })},
-      {"ordered_dict_no_pairs", f, "an OrderedDict of things that are no pairs",
+      {"ordered_dict_no_pairs", f, "an OrderedDict of things that are not pairs",
        "expected pairs of key and value",
        pickle([] { return reduce(global("collections", "OrderedDict"), {"](NNe"}); })},
       {"object_not_a_dict", f, "a list", "expected a dictionary of tensors, found a list",
@@ -895,8 +895,8 @@ std::vector<Attack> pickle_attacks() {
                        1000) +
                 one_float();
        })},
-      {"storage_type_unknown", f, "a class that is no storage", "expected a storage's type, not 'torch.Size'",
-       weight([] {
+      {"storage_type_unknown", f, "a class that is not a storage",
+       "expected a storage's type, not 'torch.Size'", weight([] {
          return tensor(
              tuple({text("storage"), global("torch", "Size"), text("0"), text("cpu"), integer(1)}) + "Q", 0,
              {1}, {1});
@@ -1219,7 +1219,7 @@ std::vector<Attack> all_attacks() {
   return all;
 }
 
-// A control character, or bytes that are no UTF-8: neither belongs on a terminal.
+// A control character, or bytes that are not UTF-8: neither belongs on a terminal.
 bool fit_to_print(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t k) {

@@ -1,4 +1,4 @@
-// Images against Pillow: sound ones, damaged ones, parts of them, and what is no image at all.
+// Images against Pillow: sound ones, damaged ones, parts of them, and what is not an image at all.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <gtest/gtest.h>

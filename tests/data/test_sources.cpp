@@ -150,7 +150,7 @@ TEST_F(KnownLayouts, RelativesOfImageNetAreMatchedByName) {
 
 TEST_F(KnownLayouts, ClassesCanBeTakenFromAnotherDataSet) {
   EXPECT_EQ(load_class_list(root_ / "imagenet" / "val"), kImageNet);
-  EXPECT_HAS(error_of([] { load_class_list(root_ / "imagenet"); }), "is no folder of class folders");
+  EXPECT_HAS(error_of([] { load_class_list(root_ / "imagenet"); }), "is not a folder of class folders");
 }
 
 TEST_F(KnownLayouts, Pacs) {
@@ -225,7 +225,7 @@ TEST_F(ImageFolder, AClassWithoutImagesIsAnError) {
   put_file(file("train/dog/notes.txt"), "none yet");
   EXPECT_HAS(error_of([&] { read(); }), "train/dog' is among class folders and holds no image");
   test::remove_folder(file("train/dog"));
-  fs::create_directories(file("nothing/here"));  // among parts it is no class
+  fs::create_directories(file("nothing/here"));  // among parts it is not a class
   EXPECT_EQ(read().size(), 1u);
 }
 
@@ -516,7 +516,7 @@ TEST_F(ImageList, ImagesOfOtherFormatsAreCounted) {
   put_file(file("cat/2.webp"), "RIFF");
   put_file(file("cat/3.webp"), encoded("3.png", blocks(3)));
   put_file(file("photos.txt"), "cat/2.webp 0\ncat/1.png 0\ncat/3.webp 0\ncat/4.GIF 0\n");
-  const Dataset data(folder_.string());  // whose first line is no image that can be read
+  const Dataset data(folder_.string());  // whose first line is not an image that can be read
   EXPECT_EQ(data.titles(), Names{"photos"});
   EXPECT_EQ(data.unread(), (UnreadFiles{{".webp", 1}, {".gif", 1}}));
   EXPECT_EQ(data.parts()[0]->size(), 4);

@@ -287,7 +287,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
     EXPECT_EQ(loaded.metadata.at("tpgm.model"), "script:" + where.string() + ":image_size=32");
     EXPECT_TRUE(loaded.model->head->weight.equal(trained.model->head->weight));
     EXPECT_EQ(loaded.notes, std::vector<std::string>{"runs the TorchScript program '" + where.string() +
-                                                     "', which its " + by});
+                                                     "', named by " + by});
   };
 
   const std::string refused = error_of([&] { load_classifier("", run, {}); });
@@ -297,7 +297,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // Who names it may be the caller or the recipe of the run.
   EXPECT_TRUE(load_classifier(model, run, {}).notes.empty());
-  runs(load_classifier("", run, LoadOptions().script(script)), script, "recipe names");
+  runs(load_classifier("", run, LoadOptions().script(script)), script, "the recipe of its run");
   test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
   EXPECT_EQ(script_of_run(file("run")).string(), script.string());
   EXPECT_EQ(script_of_run(run).string(), script.string());
@@ -309,14 +309,14 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // A checkpoint in a folder above the script.
   fs::copy_file(run, file("copy.safetensors"));
-  runs(load_classifier("", file("copy.safetensors"), {}), script, "metadata name");
+  runs(load_classifier("", file("copy.safetensors"), {}), script, "its metadata");
   // From the folder of the script, and from one above it, given by another way.
   const fs::path before = fs::current_path();
   for (const auto& folder : {file("elsewhere"), file("run/..")}) {
     fs::current_path(folder);
     const auto loaded = load_classifier("", run, {});
     fs::current_path(before);
-    runs(loaded, script, "metadata name");
+    runs(loaded, script, "its metadata");
   }
   // A link below the folder does not lead out of it.
   fs::create_directory_symlink(file("elsewhere"), file("run/link"));
@@ -328,7 +328,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // Folders move, with the script beside the checkpoint.
   fs::rename(script, file("run/model.pt"));
-  runs(load_classifier("", run, {}), file("run/model.pt"), "metadata name");
+  runs(load_classifier("", run, {}), file("run/model.pt"), "its metadata");
   fs::remove(file("run/model.pt"));
   const std::string gone = error_of([&] { load_classifier("", run, {}); });
   EXPECT_TRUE(has(gone, "is not there, nor beside the checkpoint")) << gone;

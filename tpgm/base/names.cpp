@@ -15,7 +15,7 @@
 namespace tpgm {
 namespace {
 
-constexpr size_t kLongest = 256;  // bytes of names that are compared; longer ones are no misspelled words
+constexpr size_t kLongest = 256;  // bytes of names that are compared; longer ones are not misspelled words
 
 // In lower case, with one '\x80' for each letter that is not ASCII.
 std::string folded(const std::string& text) {
@@ -90,10 +90,9 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
                          const std::string& prefix) {
   const auto meant = nearest(word, words);
   if (meant.empty()) return "";
-  const bool looks_alike = !is_ascii(word) && is_ascii(meant);
-  return fmt::format("{}; did you mean '{}{}'?",
-                     looks_alike ? "; it has a letter that only looks like ASCII" : "", prefix,
-                     printable(meant));
+  const bool not_ascii = !is_ascii(word) && is_ascii(meant);
+  return fmt::format("{}; did you mean '{}{}'?", not_ascii ? "; it has a character that is not ASCII" : "",
+                     prefix, printable(meant));
 }
 
 std::string the_nearest(const std::string& word, const std::vector<std::string>& words) {

@@ -19,7 +19,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& wor
 /// front of the name; empty if none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& words,
                          const std::string& prefix = "");
-/// The same for what is no misspelled keyword, such as names of classes: "; the nearest is 'NEAREST'".
+/// The same for what is not a misspelled keyword, such as names of classes: "; the nearest is 'NEAREST'".
 std::string the_nearest(const std::string& word, const std::vector<std::string>& words);
 
 /// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.

@@ -204,7 +204,7 @@ class Loader::Impl {
     TORCH_CHECK(size_ > 0, "[Loader] image_size ", size_, " must be at least 1");
   }
 
-  // What `make` returns. If it throws the epoch is over: a caller that goes on must not miss a batch
+  // What `make` returns. If it throws the epoch is over: a caller that continues must not miss a batch
   // unnoticed.
   template <typename Make>
   auto ending_at_an_error(const Make& make) -> decltype(make()) {

@@ -351,7 +351,7 @@ class Drawing {
     Point last{};
     for (const size_t i : path_of(series)) {
       const Point now{px(series.x[i]), py(series.y[i])};
-      // Between names there is nothing, and nothing can be said about those that are left out.
+      // On an axis of names a line joins neighbors only: there is no value between two, nor at one left out.
       const bool apart =
           path.empty() || (!plot_.x_names.empty() && std::abs(series.x[i] - series.x[i - 1]) > 1.5);
       path += fmt::format("{}{:.1f} {:.1f}", apart ? "M" : "L", now.x, now.y);

@@ -13,7 +13,7 @@ inline constexpr double kMargin = 12;                 // around everything
 inline constexpr double kSmall = 12;                  // size of names and values within a drawing
 
 /// Text for XML and HTML, within elements and attributes. Other control characters than tab and line break
-/// become spaces, and what is no UTF-8 becomes U+FFFD: either would make the whole document unreadable.
+/// become spaces, and what is not UTF-8 becomes U+FFFD: either would make the whole document unreadable.
 std::string escaped(std::string_view text);
 
 /// The width of a line of text: a generous estimate, because the reader's font is not known.

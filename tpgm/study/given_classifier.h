@@ -14,7 +14,7 @@ namespace tpgm {
 /// Receives messages for the user.
 using Say = std::function<void(const std::string&)>;
 
-/// Whether a checkpoint brings a head of its own; the outputs of a script are none.
+/// Whether a checkpoint brings a head of its own; a script's outputs do not count as a head.
 bool has_head(const std::string& model, const std::string& checkpoint);
 
 struct GivenClassifier {

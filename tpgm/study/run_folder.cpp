@@ -150,7 +150,7 @@ RunFolder RunFolder::create(const fs::path& path, const TrainOptions& options,
 }
 
 RunFolder RunFolder::open(const fs::path& path) try {
-  TORCH_CHECK(is_run(path), "'", path.string(), "' is no run folder: it has no recipe.toml");
+  TORCH_CHECK(is_run(path), "'", path.string(), "' is not a run folder: it has no recipe.toml");
   auto impl = std::make_unique<Impl>();
   impl->path = path;
   impl->lock = std::make_unique<FolderLock>(path);
@@ -241,7 +241,7 @@ std::optional<RunFolder::State> RunFolder::load_state() try {
   State state;
   state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
   TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "'", file.string(),
-              "' is no state of a run");
+              "' is not a state of a run");
   state.tensors = opened.tensors();
   impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
   if (auto saved = read_radii(impl_->path)) {

@@ -87,9 +87,9 @@ struct TrainOptions {
           "weights",
           self.checkpoint...);
     visit(g, "head", kIdentity | kModel | kPath | kFineTuning,
-          "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), "
-          "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
-          "tower training, too), or a file of 'tpgm zeroshot'",
+          "Head: fresh (random weights), checkpoint (the checkpoint's own; a run's rows are matched by "
+          "class name), zeroshot (from class names, by CLIP's text tower), text (recomputed from class names "
+          "in every step, so that the text tower trains), or a file of 'tpgm zeroshot'",
           self.head...);
     visit(g, "classnames", kIdentity | kModel | kPath,
           "Class names in order for `head` zeroshot and text, as for 'tpgm zeroshot'; default: the folders' "
@@ -100,8 +100,9 @@ struct TrainOptions {
           "name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'",
           self.templates...);
     visit(g, "vocab", kIdentity | kModel | kPath,
-          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or bytes for a "
-          "model with 514 tokens",
+          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or byte-level if "
+          "the "
+          "model has 514 tokens",
           self.vocab...);
     visit(g, "weights", kIdentity | kPath | kPerRun | kFineTuning,
           "Initial weights, with `checkpoint` as the anchor: a file, folder or run; default: the anchor",
@@ -121,7 +122,7 @@ struct TrainOptions {
           "default: those of the data",
           self.class_list...);
     visit(g, "classes", kIdentity | kData,
-          "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
+          "Classes to score over: all, or subset (those that occur in each test, as for ImageNet-A, -R)",
           self.classes...);
     visit(g, "fraction", kIdentity | kData | kScaled, "Fraction of each class of the training domain to use",
           self.fraction...);
@@ -272,7 +273,7 @@ std::vector<std::string> option_keys();
 /// `key` with '-' instead of '_', which are the same in keys.
 std::string option_key(std::string key);
 /// What to do in place of the option `key`, which is none of `known`, as the end of a message: what timm,
-/// open_clip or transformers call it is known here by another name ("; did you mean 'lr'?"), or is said in
+/// open_clip or transformers call it has another name here ("; did you mean 'lr'?"), or is given in
 /// another way (": the classes are the folders of the data"); else as did_you_mean(). `prefix` as there.
 std::string option_hint(const std::string& key, const std::vector<std::string>& known,
                         const std::string& prefix = "");

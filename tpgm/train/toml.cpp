@@ -1,4 +1,4 @@
-// A reader of flat TOML. CLI11's, as of 2.1, loses '#', '"' and '\\' in strings and keys that are said twice.
+// A reader of flat TOML. CLI11's, as of 2.1, loses '#', '"' and '\\' in strings and repeated keys.
 #include "tpgm/train/toml.h"
 
 #include <c10/util/Exception.h>

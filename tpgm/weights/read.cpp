@@ -66,7 +66,7 @@ void resize(ModelWeights& weights, int64_t image_size) {
   const Positions& positions = **family.positions;
   const std::string name = family.image_prefix() + positions.tensor;
   const int64_t patch = positions.pixels(weights.config);
-  TORCH_CHECK(image_size % patch == 0, "image_size=", image_size, " is no multiple of ", patch,
+  TORCH_CHECK(image_size % patch == 0, "image_size=", image_size, " is not a multiple of ", patch,
               ", the pixels of a position of this model");
   at::Tensor& position = weights.tensors[name];
   const int64_t before = position.size(0);
@@ -369,7 +369,7 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
   const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
   TORCH_CHECK(text == given, "[model_of] its metadata '", keys::kModel.name, "' is '", printable(text),
-              "', which is no model; save it again");
+              "', which is not a model; save it again");
   return parse_model(text);
 }
 

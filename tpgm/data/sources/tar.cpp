@@ -47,7 +47,7 @@ std::string json_label(const std::string& text, const std::string& name) {
       if (found->is_string()) return trimmed(found->get<std::string>());
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Malformed{fmt::format("'{}' is no JSON: {}", printable(name), printable(error.what()))};
+    throw Malformed{fmt::format("'{}' is not JSON: {}", printable(name), printable(error.what()))};
   } catch (Malformed& malformed) {
     throw Malformed{fmt::format("'{}': {}", printable(name), malformed.reason), malformed.advice};
   }

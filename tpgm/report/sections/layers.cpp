@@ -360,15 +360,16 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     }
     section.blocks.emplace_back(to_figure(
         fmt::format("radii-{}", i + 1),
-        fmt::format("The mean over each block's tensors{}.{}{}",
-                    recorded.finish ? ", while they are learned at the end" : "",
-                    stride > 1 ? fmt::format(" Every {} of {} blocks.",
-                                             stride == 2   ? "second"
-                                             : stride == 3 ? "third"
-                                                           : fmt::format("{}th", stride),
-                                             blocks.names().size())
-                               : "",
-                    alike > 1 ? fmt::format(" Of {} such runs the best on selection data.", alike) : ""),
+        fmt::format(
+            "The mean over each block's tensors{}.{}{}",
+            recorded.finish ? ", while they are learned at the end" : "",
+            stride > 1 ? fmt::format(" Every {} of {} blocks.",
+                                     stride == 2   ? "second"
+                                     : stride == 3 ? "third"
+                                                   : fmt::format("{}th", stride),
+                                     blocks.names().size())
+                       : "",
+            alike > 1 ? fmt::format(" Shown is the best of {} such runs on selection data.", alike) : ""),
         plot));
   }
   if (found.empty())

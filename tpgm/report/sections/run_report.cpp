@@ -117,9 +117,8 @@ Section recipe_section(const RunSet& runs) {
   if (!machines.empty())
     section.blocks.emplace_back(Paragraph{fmt::format("Run with {}.", fmt::join(machines, "; "))});
   const auto& first = runs.rows[runs.reference];
-  section.blocks.emplace_back(
-      Paragraph{"The recipe of a run makes it once more: to the last bit on the CPU, and on CUDA if it has "
-                "`deterministic`."});
+  section.blocks.emplace_back(Paragraph{
+      "The recipe of a run repeats it: bit-exactly on the CPU, and on CUDA if it has `deterministic`."});
   section.blocks.emplace_back(
       Code{"", fmt::format("tpgm train -c {} -o again\n",
                            shell_word(printable(recipe_of(first.run().path).string(), kMaxPath)))});
