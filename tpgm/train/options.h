@@ -11,7 +11,7 @@
 #include "tpgm/base/byte_count.h"
 #include "tpgm/core/device.h"
 #include "tpgm/data/loader.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/option_types.h"
 #include "tpgm/train/schedule.h"
 

@@ -15,7 +15,7 @@
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/cuda_graph.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 namespace tpgm {
 

@@ -1,5 +1,5 @@
 // What makes one optimizer different from another: the tensors that it keeps per parameter, and its step.
-// `Optimizer` (optim.h) does the rest for all of them: groups, batches, memory formats, learning rates on the
+// `Optimizer` (optimizer.h) does the rest for all of them: groups, batches, memory formats, learning rates on the
 // device, state dicts.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 namespace tpgm {
 

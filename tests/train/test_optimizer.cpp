@@ -12,10 +12,10 @@
 #include "tests/support.h"
 #include "tests/torch_nn.h"
 #include "tpgm/io/state_dict.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/parameter_groups.h"
 
-namespace tpgm::testing::test_optim {
+namespace tpgm::testing::test_optimizer {
 namespace {
 
 using Json = nlohmann::json;
@@ -536,4 +536,4 @@ TEST(ParameterGroups, RefuseWhatMakesNone) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing::test_optim
+}  // namespace tpgm::testing::test_optimizer

@@ -1,7 +1,7 @@
 // Sorts the parameters of each group into the lists of tensors that LibTorch's fused kernels take. The
 // kernels assume that parameter, gradient and state have the same strides and do not check it; this file
 // makes it so.
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
