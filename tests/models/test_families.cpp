@@ -163,6 +163,15 @@ TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
       "a mean has no layout timm; it has tpgm"));
 }
 
+TEST_F(Families, OneThatIsAddedIsNotCalledUnknown) {
+  const auto unknown = [] {
+    return has(error_of([] { parse_model("hrnet_w18"); }), "its architecture is not one of those here");
+  };
+  EXPECT_TRUE(unknown());
+  add_family(mean_family("hrnet"));
+  EXPECT_FALSE(unknown());
+}
+
 TEST_F(Families, WhatIsMissingIsNamedTogetherWithTheFamily) {
   const auto error = [](const auto& change) {
     Family family = mean_family("lacking");

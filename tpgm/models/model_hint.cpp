@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "tpgm/base/names.h"
+#include "tpgm/models/families.h"
 
 namespace tpgm {
 namespace {
@@ -32,6 +33,7 @@ constexpr std::pair<std::string_view, const char*> kSameModels[] = {
     {"rn50x64", "clip-resnet:image_size=448,layers=3-15-36-10,width=128,embedding=1024,text_width=1024"},
 };
 
+// Those that are a family here by now are passed over.
 constexpr std::string_view kOtherArchitectures[] = {
     "alexnet",    "beit",   "cait",       "coat",      "coca",      "convmixer", "convnext",    "davit",
     "densenet",   "dinov2", "dinov3",     "distilled", "efficient", "eva0",      "ghostnet",    "googlenet",
@@ -93,7 +95,10 @@ std::string model_hint(const std::string& name, const std::vector<std::string>& 
   }
   if (!same.empty()) return fmt::format("; did you mean '{}'?", same);
   for (const auto architecture : kOtherArchitectures) {
-    if (word.find(architecture) != std::string::npos)
+    const bool is_family = std::any_of(families().begin(), families().end(), [&](const Family& family) {
+      return family.name.starts_with(architecture);
+    });
+    if (!is_family && word.find(architecture) != std::string::npos)
       return ": its architecture is not one of those here, but script:FILE takes any TorchScript module "
              "(docs/models.md)";
   }
