@@ -117,7 +117,7 @@ class ZeroShot(ModelsCommand):
         self.assertEqual(json.loads(metadata["tpgm.templates"]), ["a photo of a {}."])
 
     def test_a_data_set_is_its_classes(self):
-        image = next((GOLDENS.parent.parent / "data/goldens/pictures").glob("*.png"))
+        image = next((GOLDENS.parent.parent / "data/goldens/images").glob("*.png"))
         tar, images = self.folder / "train.tar", self.folder / "images"
         with tarfile.open(tar, "w") as file:
             for name in ("golden_retriever", "cat"):

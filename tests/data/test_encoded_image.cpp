@@ -28,7 +28,7 @@ namespace {
 using test::read_bytes;
 
 std::filesystem::path folder() {
-  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "pictures";
+  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "images";
 }
 
 const nlohmann::json& cases() {

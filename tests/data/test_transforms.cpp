@@ -18,7 +18,7 @@ namespace tpgm {
 namespace {
 
 std::filesystem::path folder() {
-  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "pictures";
+  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "images";
 }
 
 std::string bytes_of(const std::string& name) { return test::read_bytes(folder() / name); }
