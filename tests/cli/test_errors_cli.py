@@ -173,7 +173,7 @@ class Mistakes(DataCommand):
     def test_images_of_another_kind(self):
         (self.folder / "gif" / "a").mkdir(parents=True)
         self.write("gif/a/1.gif", b"GIF89a")
-        self.assertIn("is not read: 1 .gif (JPEG and PNG are)", self.answer(1, "data", "check", "gif"))
+        self.assertIn("is not read: 1 .gif (", self.answer(1, "data", "check", "gif"))
 
     def test_classes_that_do_not_match(self):
         said = self.answer(1, *self.train("--test", "r=" + str(self.small / "imagenet-r")))

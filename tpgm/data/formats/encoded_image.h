@@ -1,4 +1,4 @@
-// Decodes an image or a part of it: JPEG (libjpeg-turbo) and PNG (libpng), recognised by their content.
+// Decodes an image or a part of it, in any format of format.cpp, recognized by its content.
 #pragma once
 
 #include <cstdint>
