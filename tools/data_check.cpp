@@ -91,7 +91,8 @@ void print_problems(const DatasetReport& report) {
   const auto text = [](const Twins& twins) {
     return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
   };
-  print_problems(apart, kMostShown, fmt::format("{} are in two parts:", images_text(apart.size())), text);
+  print_problems(apart, kMostShown,
+                 fmt::format("{} occur in more than one domain or split:", images_text(apart.size())), text);
   print_problems(relabelled, kMostNoted,
                  fmt::format("{} have two labels (a note, not an error):", images_text(relabelled.size())),
                  text);
@@ -175,7 +176,8 @@ int check(const CheckArguments& args) {
     const std::string unread = data.unread_note();
     if (!unread.empty()) fmt::print("\n{}.\n", unread);
     if (fine)
-      fmt::print("\nEvery {}image can be read, and none is in two parts.\n", unread.empty() ? "" : "other ");
+      fmt::print("\nEvery {}image can be read, and none occurs in more than one domain or split.\n",
+                 unread.empty() ? "" : "other ");
   }
   return fine ? 0 : 1;
 }

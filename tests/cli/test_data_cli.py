@@ -68,7 +68,7 @@ class Check(DataCommand):
         text = test_cli.tpgm("data", "check", pacs).stdout
         self.assertIn("2 images cannot be read:", text)
         self.assertIn("pic_001.jpg: it is empty", text)
-        self.assertIn("are in two parts:", text)
+        self.assertIn("occur in more than one domain or split:", text)
 
     def test_images_of_other_formats(self):
         pacs = self.copy("pacs")
@@ -81,7 +81,7 @@ class Check(DataCommand):
         result = self.run_ok("data", "check", pacs)
         said = next(line for line in result.stdout.splitlines() if "not read" in line).removesuffix(".")
         self.assertTrue(said.startswith(f"3 files of '{pacs}' are not read: 2 .gif, 1 .bmp ("), said)
-        self.assertIn(f"\n{said}.\n\nEvery other image can be read, and none is in two parts.\n", result.stdout)
+        self.assertIn(f"\n{said}.\n\nEvery other image can be read, and none occurs in more than one domain or split.\n", result.stdout)
         self.assertEqual(result.stderr, "")
         self.assertEqual(self.check_json(0, pacs)["unread"], {".gif": 2, ".bmp": 1})
         other = self.run_ok("data", "split", pacs, "--train", "photo", "-o", self.folder / "lists")
