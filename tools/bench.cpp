@@ -104,7 +104,7 @@ std::filesystem::path find_rival(const std::string& python, const std::string& g
     if (script.empty() && std::filesystem::exists(folder / name)) script = folder / name;
   }
   TORCH_CHECK(!script.empty(), "there is no benchmarks/rivals/", name,
-              " beside the program; say where it is with --rival");
+              " beside the program; give its path with --rival");
   benchmarks::check_python(python, script, given.empty() ? modules : std::vector<std::string>());
   return script;
 }

@@ -101,9 +101,10 @@ int measure_all(const benchmarks::StepRun& run, const std::vector<std::string>& 
 int bench_step(const StepArguments& args, bool methods_given) {
   if (args.compile.value_or(false) && args.python.empty())
     throw UsageError("--compile applies to the baseline: give --python PYTHON");
-  if (methods_given && !args.compare) throw UsageError("--methods goes with --compare");
+  if (methods_given && !args.compare) throw UsageError("--methods needs --compare");
   if (!args.profile.empty() && (args.compare || args.json))
-    throw UsageError("--profile runs one step for a profiler, and goes with neither --compare nor --json");
+    throw UsageError(
+        "--profile runs one step for a profiler; it cannot be combined with --compare or --json");
   const auto options = options_of(args);
   if (!args.profile.empty()) {
     const auto setting = benchmarks::profile_step(options, args.profile);

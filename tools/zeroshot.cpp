@@ -113,7 +113,7 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option("-o,--output", args->output, "Output head: a .safetensors file")->required();
   app.add_option("--model", args->model,
                  "Name of a model in 'tpgm list models', with sizes that the checkpoint does not show "
-                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
+                 "(clip-vit:heads=4,text_heads=2); default: the checkpoint's own")
       ->check(parses(parse_model));
   app.add_option("--templates", args->templates,
                  "Templates: a file with one sentence per line and {} for the class name, or one sentence; "

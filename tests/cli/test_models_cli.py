@@ -215,8 +215,8 @@ class ConvertTo(ModelsCommand):
         output = self.folder / "x.safetensors"
         self.assertIn("a clip-vit has no layout timm; it has tpgm, openai, hf",
                       self.error(1, "convert", CLIP, "--to", "timm", "-o", output))
-        self.assertIn("do not go with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
-        self.assertIn("--model goes with --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
+        self.assertIn("cannot be combined with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
+        self.assertIn("--model needs --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
         for layout in ("openai", "hf"):
             self.assertIn(f"only safetensors are written: name the output '{output}', not '{output.with_suffix('.pth')}'",
                           self.error(2, "convert", CLIP, "--to", layout, "-o", output.with_suffix(".pth")))
@@ -275,8 +275,8 @@ class BenchStep(ModelsCommand):
         self.assertIn("a step of tpgm after 0", self.expect(0, *self.SMALL, "--profile", "tpgm"))
 
     def test_refused(self):
-        self.assertIn("goes with --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
-        self.assertIn("neither --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
+        self.assertIn("--methods needs --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
+        self.assertIn("cannot be combined with --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
         self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
         self.assertIn("--python '/nowhere/python' does not run as Python 3",

@@ -351,7 +351,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
     def test_mistakes(self):
         for change, words in (
                 (("l2-sp", 'base = "common.toml"\ntake = ["lr=ftt.lr"]\n'), "no such row; did you mean 'ft'?"),
-                (("l2-sp", 'base = "common.toml"\ntake = ["lr=ft.momentum"]\n'), "neither sweeps, takes nor says 'momentum'"),
+                (("l2-sp", 'base = "common.toml"\ntake = ["lr=ft.momentum"]\n'), "neither sweeps, takes nor sets 'momentum'"),
                 (("l2-sp", 'base = "common.toml"\ntake = ["lrr=ft.lr"]\n'), "did you mean 'lr'?"),
                 (("l2-sp", 'base = "common.toml"\ntake = ["weights=wise:ratio=0.3", "lr"]\n'), "KEY=ROW.KEY"),
                 (("ft", 'base = "common.toml"\nlr = 1\ntake = ["mean=l2-sp.lr"]\n'), "takes from a row that takes from it")):

@@ -106,7 +106,7 @@ TEST_F(Tables, DependOnRowsThatAreThere) {
     return refused();
   };
   EXPECT_HAS(taking("lr=ftt.lr"), "no such row; did you mean 'ft'?");
-  EXPECT_HAS(taking("lr=ft.momentum"), "neither sweeps, takes nor says 'momentum'");
+  EXPECT_HAS(taking("lr=ft.momentum"), "neither sweeps, takes nor sets 'momentum'");
   EXPECT_HAS(taking("lrr=ft.lr"), "did you mean 'lr'?");
   EXPECT_HAS(taking("lr"), "KEY=ROW.KEY");
   EXPECT_HAS(taking("lr=ft"), "lr=ROW.KEY");

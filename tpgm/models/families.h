@@ -82,7 +82,7 @@ struct Family {
   /// In the order in which users see them. image_size and channels are required.
   std::vector<Size> sizes;
   /// Sets every open size to its default. Throws for a size without one, such as the heads of a width that is
-  /// no multiple of 64.
+  /// not a multiple of 64.
   Required<void (*)(ModelConfig&)> set_defaults;
   /// Makes the image tower of a config without open sizes. Parameters are not initialised.
   Required<std::shared_ptr<Backbone> (*)(const ModelConfig&)> make_backbone;

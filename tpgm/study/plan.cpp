@@ -133,7 +133,7 @@ void TablePlan::link() {
       const bool swept = std::any_of(source.sweep.begin(), source.sweep.end(), has_key) ||
                          std::any_of(source.take.begin(), source.take.end(), has_key);
       TORCH_CHECK(option.empty() || swept || source.settings.contains(option), where, ": '", variant,
-                  "' neither sweeps, takes nor says '", option, "'");
+                  "' neither sweeps, takes nor sets '", option, "'");
       row.dependencies.push_back(std::move(dependency));
     }
   }

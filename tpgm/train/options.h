@@ -80,7 +80,7 @@ struct TrainOptions {
     using enum Trait;
     const char* g = "Model";
     visit(g, "model", kIdentity | kModel,
-          "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says",
+          "Name of a model in 'tpgm list models', or script:FILE; default: the checkpoint's own",
           self.model...);
     visit(g, "checkpoint", kIdentity | kModel | kPath,
           "Pre-trained checkpoint, which is the anchor: a file, folder or run of any layout; default: random "

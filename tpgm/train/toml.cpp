@@ -35,7 +35,7 @@ class TomlReader {
         not_flat(std::string_view(item.key).substr(0, dot));
       check(!item.key.empty() && next() == '=', "expected key = value");
       check(seen.insert(same_key(item.key)).second,
-            fmt::format("says '{}' twice", printable(same_key(item.key))));
+            fmt::format("has '{}' twice", printable(same_key(item.key))));
       ++at_;
       if (next() == '[') {
         list(item.values);
