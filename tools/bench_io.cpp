@@ -74,8 +74,8 @@ int bench_io(const IoArguments& args) {
   row("tpgm inspect A B", report.compare, 2);
   fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
   fmt::print(
-      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: the share of a copy's speed, "
-      "which is\nthe first row's and varies with the disk.\n{}\n",
+      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: share of a copy's speed, the "
+      "first\nrow's, which varies with the disk.\n{}\n",
       args.repeats, report.merge_peak_mib,
       rival ? "× faster: tpgm than Python; process against process."
             : "--python PYTHON measures the same with safetensors in Python beside it.");

@@ -236,6 +236,8 @@ class BenchStep(ModelsCommand):
         self.assertIn("training step, tpgm", text)
         report = json.loads(self.expect(0, *self.SMALL, "--json"))
         self.assertGreater(report["ours"]["training_ms"], 0)
+        for switches, on in ((("--no-amp", "--amp"), True), (("--amp", "--no-amp"), False)):  # the last one wins
+            self.assertEqual(json.loads(self.expect(0, *self.SMALL, *switches, "--json"))["amp"], on)
 
     def test_compare_measures_every_method(self):
         options = (*self.SMALL, "--compare")

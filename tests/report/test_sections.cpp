@@ -553,7 +553,7 @@ TEST_F(Sections, RadiiOfManyBlocksAndMethods) {
   ASSERT_EQ(lines.size(), 9U);
   EXPECT_EQ(lines[1], "layer.3");
   EXPECT_EQ(fields_of(figure(section).csv).back(), (Cells{"layer.24", "2", "24"}));
-  EXPECT_HAS(figure(section).caption, "Every third of 25 blocks.");
+  EXPECT_HAS(figure(section).caption, "Shown is every third of 25 blocks.");
 }
 
 // ---------------------------------------------------------------------------------------------------------
