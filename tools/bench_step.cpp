@@ -117,7 +117,7 @@ int bench_step(const StepArguments& args, bool methods_given) {
 
 // A flag and its opposite. If neither is given, `value` stays empty.
 void add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value, const std::string& help) {
-  app.add_flag(fmt::format("--{0},!--no-{0}", name), value, help);
+  app.add_flag(fmt::format("--{0},!--no-{0}", name), value, help)->take_last();
 }
 
 std::vector<std::string> method_names() {

@@ -171,7 +171,7 @@ Run configure_reproduce(CLI::App& app) {
   args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
       "These options override the recipes'. --epochs does not apply to rows that do not train (epochs = 0). "
-      "--scale does not change batch sizes, learning rates and options given on the command line.");
+      "--scale does not change batch sizes, learning rates or options given on the command line.");
   return [args] { return run_all(*args); };
 }
 

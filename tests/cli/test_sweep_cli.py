@@ -359,7 +359,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
                 self.setUp()
                 self.recipe(*change)
                 self.assertIn(words, self.error(1, *self.command("--dry-run")))
-        for text, words in (("row,real\n", "expected row,recipe,TEST=TITLE"), ("row,recipe,real=Real\nA,ft,80 %\n", "no number"),
+        for text, words in (("row,real\n", "expected row,recipe,TEST=TITLE"), ("row,recipe,real=Real\nA,ft,80 %\n", "not a number"),
                             ("row,recipe,real=Real\nA,fft,\n", "did you mean 'ft'?"),
                             ("row,recipe,real=Real\nA,ft,1,2\n", "4 fields under 3 columns"),
                             ("row,recipe,real=Real\n", "has no rows")):

@@ -348,7 +348,7 @@ TEST_F(ImageFolder, AFileThatVanishesIsRefusedWhenItIsRead) {
   EXPECT_EQ(part.place(0), file("cat/1.png").string());
   fs::remove(file("cat/1.png"));
   EXPECT_HAS(refusal_of([&] { part.read(0); }), "No such file");
-  EXPECT_HAS(refusal_of([&] { part.read(1); }), "no regular file");
+  EXPECT_HAS(refusal_of([&] { part.read(1); }), "not a regular file");
 }
 
 TEST_F(ImageFolder, AnArchiveThatWasLeftThereIsNotRead) {
@@ -372,7 +372,7 @@ TEST_F(ImageFolder, APipeIsNotWaitedFor) {
   fs::create_directories(file("cat"));
   ASSERT_EQ(::mkfifo(file("cat/1.jpg").c_str(), 0600), 0);
   const Dataset data(folder_.string());
-  EXPECT_HAS(refusal_of([&] { data.parts()[0]->read(0); }), "no regular file");
+  EXPECT_HAS(refusal_of([&] { data.parts()[0]->read(0); }), "not a regular file");
 }
 
 TEST_F(ImageFolder, AFileLargerThanAnyImageIsRefused) {

@@ -402,7 +402,7 @@ TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {
   EXPECT_NE(error("resnet:layers=3--4").find("such as 3-4-6-3"), std::string::npos);
   EXPECT_NE(error("vit:width=100").find("give heads=N"), std::string::npos) << error("vit:width=100");
   EXPECT_NE(error("vit:width=64,heads=5").find("5 heads"), std::string::npos);
-  EXPECT_NE(error("vit:image_size=225").find("no multiple of the patch"), std::string::npos);
+  EXPECT_NE(error("vit:image_size=225").find("not a multiple of the patch"), std::string::npos);
 }
 
 TEST(Precision, LoadingHalfGivesFullPrecision) {
