@@ -42,7 +42,7 @@ class Kernel:
     calls: int = 0
     seconds: float = 0
     bytes: float = 0
-    tensor: float = 0  # per cent of the peak × seconds
+    tensor: float = 0  # percent of the peak × seconds
     counted: bool = True  # the bytes of all its launches are known
 
     def add(self, launch):

@@ -95,7 +95,7 @@ void print_one(const Checkpoint& checkpoint, const std::vector<std::string>& nam
   fmt::print("\n{}: {}\n{} tensors, {} parameters ({}), {}\n", checkpoint.path().string(),
              checkpoint.format(), grouped(static_cast<int64_t>(names.size())), grouped(totals.parameters),
              types, bytes_text(totals.bytes));
-  // Recognising a model by the names of its tensors would take LibTorch.
+  // Recognizing a model by the names of its tensors would take LibTorch.
   if (const auto model = keys::kModel.of(checkpoint.metadata()); !model.empty())
     fmt::print("model: {}\n", printable(model, kMaxValue));
   if (!checkpoint.metadata().empty()) fmt::print("metadata\n");

@@ -238,7 +238,7 @@ class Predict(DataCommand):
             return list(csv.DictReader(file))
 
     def test_features_are_those_of_transformers(self):
-        """Through torchvision and Pillow: see make_predict_goldens.py. Images may differ by a grey level."""
+        """Through torchvision and Pillow: see make_predict_goldens.py. Images may differ by a gray level."""
         self.predict("--checkpoint", CLIP, "--data-dir", self.small / "pacs", "--features", "-b", "10")
         shape, ours = tensor(self.output, "features")
         _, theirs = tensor(ROOT / "tests" / "data" / "goldens" / "predict.safetensors", "features")

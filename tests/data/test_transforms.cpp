@@ -89,7 +89,7 @@ TEST(Transforms, ResizeAsPillow) {
   EXPECT_GT(count, 30);
 }
 
-TEST(Transforms, ResizeTakesGrey) {
+TEST(Transforms, ResizeTakesGray) {
   const std::string bytes = bytes_of("grey_8.png");
   const Image colour = EncodedImage(bytes).decode();
   Image grey(colour.width, colour.height, 1);

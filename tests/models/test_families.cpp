@@ -90,14 +90,14 @@ static_assert(!std::is_default_constructible_v<Family>);
 
 class Families : public ModelFiles {
  protected:
-  // Two classes of six images, each of one colour.
+  // Two classes of six images, each of one color.
   std::string data() const {
-    for (const int colour : {40, 200}) {
-      const auto folder = file("data") / std::to_string(colour);
+    for (const int color : {40, 200}) {
+      const auto folder = file("data") / std::to_string(color);
       std::filesystem::create_directories(folder);
       for (int i = 0; i < 6; ++i) {
         Image image(8, 8);
-        std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(colour + i));
+        std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(color + i));
         test::write_bytes(folder / (std::to_string(i) + ".png"), encode_png(image));
       }
     }

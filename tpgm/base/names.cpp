@@ -30,7 +30,7 @@ std::string folded(const std::string& text) {
   return result;
 }
 
-// Damerau–Levenshtein distance: letters to insert, delete or replace, and neighbours to swap. A '*' in `a`
+// Damerau–Levenshtein distance: letters to insert, delete or replace, and neighbors to swap. A '*' in `a`
 // stands for any letters.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);

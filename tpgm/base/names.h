@@ -11,7 +11,7 @@ namespace tpgm {
 bool matches(const std::string& glob, const std::string& name);
 
 /// The one of `words` that a misspelled `word` probably meant; empty if none is near: at most about a third of
-/// the letters may differ, and four. Swapped neighbours count as one letter, upper case is lower case, and a
+/// the letters may differ, and four. Swapped neighbors count as one letter, upper case is lower case, and a
 /// '*' in `word` stands for any letters.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
 

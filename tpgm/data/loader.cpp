@@ -30,7 +30,7 @@ constexpr uint64_t kShuffle = 0x5f;  // purpose of the random stream
 
 using ByteValues = std::array<std::array<float, 256>, 3>;
 
-// Normalised values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
+// Normalized values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
 ByteValues normalized_bytes(const LoaderOptions& options) {
   ByteValues table;
   for (int c = 0; c < 3; ++c) {

@@ -143,7 +143,7 @@ TaskData make_task(const Dataset& data, const std::string& train, const std::vec
   TORCH_CHECK(
       std::none_of(source->labels().begin(), source->labels().end(), [](auto label) { return label < 0; }),
       "[make_task] '", train,
-      "' has images without a label; training needs class folders, a list or labelled shards");
+      "' has images without a label; training needs class folders, a list or labeled shards");
   const auto own_radius = data.find(source->domain, "radius"),
              own_selection = data.find(source->domain, "selection");
   SplitOptions shares = options;

@@ -59,7 +59,7 @@ inline constexpr MetadataKey<std::string> kModel{"tpgm.model", true};
 inline constexpr MetadataKey<std::string> kLayout{"tpgm.layout", true};
 /// The layer whose features are the head's input, if it is not the last.
 inline constexpr MetadataKey<std::string> kLayer{"tpgm.layer", true};
-/// Features are normalised before the head.
+/// Features are normalized before the head.
 inline constexpr MetadataKey<bool> kNormalize{"tpgm.normalize", true};
 /// The names of the classes, in the order of the head's outputs.
 inline constexpr MetadataKey<std::vector<std::string>> kClasses{"tpgm.classes", true};

@@ -32,7 +32,7 @@ class ScriptBackbone : public Backbone {
   int64_t channels() const override { return channels_; }
   /// Throws: the operations of a script are unknown.
   int64_t multiply_adds() const override;
-  /// Throws: how to initialise a script is unknown; its weights are in the file.
+  /// Throws: how to initialize a script is unknown; its weights are in the file.
   void reset_parameters() override;
 
   void train(bool on = true) override;

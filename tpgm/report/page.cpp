@@ -16,7 +16,7 @@ namespace {
 
 using svg::escaped;
 
-// The colours of the background are those of the figures (svg.cpp), whose own background is left out here.
+// The colors of the background are those of the figures (svg.cpp), whose own background is left out here.
 constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark;--page:#fff;--ink:#222;--soft:#5c5c5c;--rule:#ddd;--box:#f6f6f6;
 --link:#0b5cad;--shade:#0002;--correct:#00704f;--wrong:#b34700}

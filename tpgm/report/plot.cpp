@@ -27,7 +27,7 @@ constexpr size_t kDescribed = 16;  // a series of more points is described by it
 constexpr double kKey = 32;        // a legend's line and mark
 constexpr double kLegendLine = 21;
 
-// Okabe and Ito's palette, in an order that starts with the strongest contrasts; the last is the colour of
+// Okabe and Ito's palette, in an order that starts with the strongest contrasts; the last is the color of
 // text, their black. Yellow is left out: it cannot be seen on white.
 constexpr std::array kColours{"#0072b2", "#d55e00", "#009e73",     "#cc79a7",
                               "#e69f00", "#56b4e9", "currentColor"};
@@ -41,7 +41,7 @@ constexpr std::array kShapes{
     "M-1.6 -4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3z",                                           // plus
     "M0 -5.4L1.5 -1.7L5.2 -1.7L2.3 0.7L3.3 4.5L0 2.3L-3.3 4.5L-2.3 0.7L-5.2 -1.7L-1.5 -1.7z"};  // star
 
-// What tells a series from the others. Shape and filling suffice, for readers who see no colours.
+// What tells a series from the others. Shape and filling suffice, for readers who see no colors.
 struct Look {
   const char* colour;
   const char* shape;
@@ -402,7 +402,7 @@ class Drawing {
     body_ += '\n';
   }
 
-  // Greedy: the label with the most neighbours is placed first, at the nearest place that is free.
+  // Greedy: the label with the most neighbors is placed first, at the nearest place that is free.
   void labels() {
     std::vector<std::pair<int, size_t>> order;
     for (size_t i = 0; i < labels_.size(); ++i) {

@@ -59,7 +59,7 @@ class AxisNames {
   size_t every_;  // how many steps from one that is shown to the next
 };
 
-/// An SVG document around `body`, which inherits the colour of text as fill. Of `body` the classes grid
+/// An SVG document around `body`, which inherits the color of text as fill. Of `body` the classes grid
 /// (lines), page (the background's fill), none (the fill of what is not there) and halo (of text over lines)
 /// have a look that follows the light.
 std::string document(double width, double height, std::string_view title, std::string_view description,

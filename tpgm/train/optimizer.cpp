@@ -254,7 +254,7 @@ at::Tensor Optimizer::clip_grad_norm(double max_norm) {
     }
   }
   const auto norm = at::linalg_vector_norm(at::stack(norms), 2);
-  // Multiplies even if the factor is 1: to branch on it would synchronise.
+  // Multiplies even if the factor is 1: to branch on it would synchronize.
   const auto factor = at::clamp((norm + 1e-6).reciprocal() * max_norm, std::nullopt, 1.0);
   for (const auto& gradients : batches) {
     at::_foreach_mul_(gradients, factor.to(gradients[0].device()));

@@ -34,7 +34,7 @@ bool written_by_010(const Settings& settings) {
   return all;
 }
 
-// Says what was the only behaviour of the version that wrote the recipe, where today's default is another.
+// Says what was the only behavior of the version that wrote the recipe, where today's default is another.
 void complete_older(Settings& settings) {
   if (settings.contains("model-ema") && settings.at("model-ema") == "true" && written_by_010(settings))
     settings["model-ema-warmup"] = "false";

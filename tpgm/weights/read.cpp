@@ -1,4 +1,4 @@
-// Recognises the model of a checkpoint, completes its sizes, and checks that every tensor is there.
+// Recognizes the model of a checkpoint, completes its sizes, and checks that every tensor is there.
 #include "tpgm/weights/read.h"
 
 #include <ATen/ATen.h>
@@ -228,7 +228,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
     TORCH_CHECK(beside->config.pool != Pool::kMean || config.pool == Pool::kMean, "'", file,
-                "' takes the mean of normalised patches by its ", name,
+                "' takes the mean of normalized patches by its ", name,
                 ", which is not known here: only the norm of their mean (fc_norm)");
     fill(config, beside->config);
   }

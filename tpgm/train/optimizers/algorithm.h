@@ -32,7 +32,7 @@ using LearningRate = std::variant<double, at::Tensor>;
 
 struct OptimizerAlgorithm {
   std::vector<StateTensor> (*state)(const OptimOptions& options);
-  /// Updates parameters and state in place. Must not synchronise with the device: the step may be captured.
+  /// Updates parameters and state in place. Must not synchronize with the device: the step may be captured.
   void (*step)(ParameterBatch& batch, const OptimOptions& options, double weight_decay,
                const LearningRate& lr);
 };
