@@ -25,7 +25,7 @@ demo: build/build.ninja  ## the methods side by side on the built-in data: a tab
 	@rm -rf build/demo
 	@build/bin/tpgm demo -o build/demo
 
-bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside rivals
+bench: build  ## the projection, merging checkpoints, a training step and the loader, timed beside baselines
 	build/bin/tpgm bench projection
 	build/bin/tpgm bench io
 	build/bin/tpgm bench step

@@ -42,7 +42,7 @@ class Kernel:
     calls: int = 0
     seconds: float = 0
     bytes: float = 0
-    tensor: float = 0  # per cent of the peak × seconds
+    tensor: float = 0  # percent of the peak × seconds
     counted: bool = True  # the bytes of all its launches are known
 
     def add(self, launch):
@@ -267,7 +267,7 @@ def main():
             arguments.save.write_text(text)
         found = launches(text) if table_begin(text) else []
         if not found:
-            raise Failure(f"{arguments.read} is no table of ncu's" if arguments.read
+            raise Failure(f"{arguments.read} is not a table of ncu's" if arguments.read
                           else "no kernel was measured; ncu said:\n" + text[-4000:])
         show(table(found, bandwidth, arguments.top), arguments.markdown)
         print(f"\n{len(found)} launches; a copy moves {bandwidth:.0f} GB/s. tensor: share of the tensor cores' peak.")

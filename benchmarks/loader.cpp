@@ -64,9 +64,9 @@ at::Tensor discs(Random& random) {
   for (int disc = 0; disc < 60; ++disc) {
     const double x = random.uniform(0, kWidth), y = random.uniform(0, kHeight),
                  radius = 8 / std::sqrt(random.uniform(0.002, 1));
-    const double grey = 45 * random.normal();
-    const std::array<double, 3> colour{grey + 12 * random.normal(), grey + 8 * random.normal(),
-                                       grey + 12 * random.normal()};
+    const double gray = 45 * random.normal();
+    const std::array<double, 3> color{gray + 12 * random.normal(), gray + 8 * random.normal(),
+                                      gray + 12 * random.normal()};
     for (auto row = std::max<int64_t>(0, std::llround(y - radius)); row < kHeight && row < y + radius;
          ++row) {
       const double half =
@@ -75,7 +75,7 @@ at::Tensor discs(Random& random) {
                  end = std::min<int64_t>(kWidth, std::llround(x + half));
       for (int64_t c = 0; c < 3; ++c) {
         for (auto column = begin; column < end; ++column)
-          pixels[0][c][row][column] = static_cast<float>(colour[c]);
+          pixels[0][c][row][column] = static_cast<float>(color[c]);
       }
     }
   }
@@ -255,7 +255,7 @@ class LoaderRival {
   Lap turn(const char* work, int64_t begin, int64_t end) {
     const std::string line = fmt::format("{} {} {}\n", work, begin, end);
     TORCH_CHECK(::write(go_, line.data(), line.size()) == static_cast<ssize_t>(line.size()),
-                "[bench loader] the rival does not listen");
+                "[bench loader] the baseline does not listen");
     const Json lap = answer();
     const auto images = static_cast<double>(end - begin);
     return {lap.at("wall").get<double>() / images, lap.at("cpu").get<double>() / images};

@@ -29,7 +29,7 @@ struct LoaderSpeed {
   double images_cpu_s = 0;  ///< by the CPU time of all threads; other load on the machine changes it little
 };
 
-/// A pipeline from files to normalised float32 batches on the CPU.
+/// A pipeline from files to normalized float32 batches on the CPU.
 struct LoaderRow {
   std::string name;                  ///< "training, exact"
   LoaderSpeed ours;                  ///< one worker

@@ -8,7 +8,7 @@
 #include "benchmarks/step.h"
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/step.h"
 
 namespace tpgm::benchmarks {

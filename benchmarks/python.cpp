@@ -28,8 +28,9 @@ void check_python(const std::string& python, const std::filesystem::path& script
   constexpr std::string_view kLacks = "lacks";
   TORCH_CHECK(status == 0 && said.starts_with(kLacks), "--python '", python, "' does not run as Python 3");
   said.pop_back();  // the end of the line
-  TORCH_CHECK(said == kLacks, "--python '", python, "' has no ", said.substr(kLacks.size() + 2),
-              "; all rivals together need: pip install torch torchvision timm open_clip_torch safetensors");
+  TORCH_CHECK(
+      said == kLacks, "--python '", python, "' has no ", said.substr(kLacks.size() + 2),
+      "; all baselines together need: pip install torch torchvision timm open_clip_torch safetensors");
 }
 
 std::string status_text(int status) {

@@ -63,7 +63,7 @@ NamedTensors rival_tensors(const Classifier& model, const ModelConfig& config) {
     }
   }
   const Renamed theirs = from_ours(ours, config, layout_of(*config.family));
-  TORCH_CHECK(theirs.unknown.empty(), "[bench step] the rival's library has no name for '",
+  TORCH_CHECK(theirs.unknown.empty(), "[bench step] the baseline's library has no name for '",
               theirs.unknown.front(), "'");
   for (const auto& item : theirs.tensors) all.insert("weights/" + item.key(), item.value());
   return all;
@@ -138,11 +138,11 @@ void Rival::wait_ready() {
   if (::poll(waiting, 2, -1) > 0 && (waiting[0].revents & POLLIN) != 0 && ::read(done_, &mark, 1) == 1)
     return;
   finish();  // throws with the reason why it stopped
-  TORCH_CHECK(false, "[bench step] the rival ended before its time");
+  TORCH_CHECK(false, "[bench step] the baseline ended early");
 }
 
 void Rival::take_turn() {
-  TORCH_CHECK(::write(go_, ".", 1) == 1, "[bench step] the rival does not listen");
+  TORCH_CHECK(::write(go_, ".", 1) == 1, "[bench step] the baseline does not listen");
   wait_ready();
 }
 

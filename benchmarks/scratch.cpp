@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 Scratch::Scratch(const fs::path& parent) {
   std::error_code error;
-  TORCH_CHECK(fs::is_directory(parent, error), "'", parent.string(), "' is no folder to put files in");
+  TORCH_CHECK(fs::is_directory(parent, error), "'", parent.string(), "' is not a folder to put files in");
   std::string name = (fs::absolute(parent) / "tpgm-bench-XXXXXX").string();
   TORCH_CHECK(::mkdtemp(name.data()) != nullptr, "cannot make a folder in '", parent.string(),
               "': ", std::strerror(errno));

@@ -104,7 +104,7 @@ std::vector<TheoryRow> check_theorem(const TheoryOptions& options) {
         row.violations += share > 1 + 1e-12;
         ++row.checks;
       }
-      // For a standard normal x, E|aᵀx| = ‖a‖·√(2/π): the best α minimises ‖θ₀ − θ* + α(θ − θ₀)‖.
+      // For a standard normal x, E|aᵀx| = ‖a‖·√(2/π): the best α minimizes ‖θ₀ − θ* + α(θ − θ₀)‖.
       const auto direction = problem.finetuned - problem.pretrained;
       const auto best = -direction.dot(problem.pretrained - problem.truth).item<double>() / (moved * moved);
       learned.push_back(alpha);

@@ -31,12 +31,12 @@ struct TheoryRow {
   double epsilon = 0;
   double alpha = 0;         ///< Learned on held-out data.
   double alpha_spread = 0;  ///< Standard deviation over draws.
-  double alpha_best = 0;    ///< The minimiser of the expected loss, in closed form.
+  double alpha_best = 0;    ///< The minimizer of the expected loss, in closed form.
   double loss_pretrained = 0;
   double loss_finetuned = 0;
   double loss_projected = 0;  ///< At the learned α.
   double bound = 0;           ///< At the learned α.
-  double tightest = 0;        ///< Largest loss / bound seen; above 1 the bound is violated.
+  double tightest = 0;        ///< Largest loss / bound; above 1 the bound is violated.
   int64_t checks = 0;         ///< Draws × values of α.
   int64_t violations = 0;
 };

@@ -26,13 +26,13 @@ struct Data {
   torch::Tensor x, y;
 };
 
-// `count` points of one domain: noisy class centres, rotated as the domain rotates them.
+// `count` points of one domain: noisy class centers, rotated as the domain rotates them.
 Data draw(int domain, int count) {
-  static const auto centres = torch::randn({NetImpl::kClasses, NetImpl::kDims});
+  static const auto centers = torch::randn({NetImpl::kClasses, NetImpl::kDims});
   static const auto turns = torch::randn({64, NetImpl::kDims, NetImpl::kDims}) * 0.07;
   const auto y = torch::randint(NetImpl::kClasses, {count});
   const auto skew = turns[domain] - turns[domain].t();  // its exponential is a rotation
-  return {torch::matmul(centres.index({y}) + 1.6 * torch::randn({count, NetImpl::kDims}), skew.matrix_exp()),
+  return {torch::matmul(centers.index({y}) + 1.6 * torch::randn({count, NetImpl::kDims}), skew.matrix_exp()),
           y};
 }
 

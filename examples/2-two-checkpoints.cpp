@@ -42,7 +42,7 @@ int main() {
     return 100 * (net->forward(x).argmax(1) == y).to(torch::kFloat).mean().item<double>();
   };
 
-  // A good pre-trained model (of eight classes), and a fine-tuned one that has memorised a few noisy labels.
+  // A good pre-trained model (of eight classes), and a fine-tuned one that has memorized a few noisy labels.
   Net pretrained(8);
   const auto [many_x, many_y] = draw(4000, 0);
   fit(pretrained, many_x, many_y, 300);

@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     const bool own = argc < 2;
     const std::string checkpoint = own ? make_checkpoint() : argv[1];
 
-    // The model is recognised from the checkpoint, except for what shapes do not show: here, the heads.
+    // The model is recognized from the checkpoint, except for what shapes do not show: here, the heads.
     const auto loaded = tpgm::load_classifier(
         own ? "vit:heads=2" : "", checkpoint,
         tpgm::LoadOptions().head(tpgm::Head::kFresh).classifier(tpgm::ClassifierOptions().num_classes(4)));

@@ -1,4 +1,4 @@
-// `tpgm bench`: the speed of tpgm and of its rivals, measured in one run.
+// `tpgm bench`: the speed of tpgm and of its baselines, measured in one run.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -104,26 +104,27 @@ std::filesystem::path find_rival(const std::string& python, const std::string& g
     if (script.empty() && std::filesystem::exists(folder / name)) script = folder / name;
   }
   TORCH_CHECK(!script.empty(), "there is no benchmarks/rivals/", name,
-              " beside the program; say where it is with --rival");
+              " beside the program; give its path with --rival");
   benchmarks::check_python(python, script, given.empty() ? modules : std::vector<std::string>());
   return script;
 }
 
 void add_rival(CLI::App& app, std::string& path, const std::string& name) {
   app.add_option("--rival", path,
-                 "Script of the rival; default: benchmarks/rivals/" + name + ", which comes with tpgm");
+                 "Script of the baseline; default: benchmarks/rivals/" + name + ", which comes with tpgm");
 }
 
 Run configure_bench(CLI::App& app) {
-  auto* io = app.add_subcommand("io", "measure merging two checkpoints, beside a plain copy and Python");
+  auto* io =
+      app.add_subcommand("io", "measure merging two checkpoints, compared with a plain copy and Python");
   const Run run_io = configure_bench_io(*io);
 
   auto* loader =
-      app.add_subcommand("loader", "measure loading batches of JPEGs, beside Pillow and torchvision");
+      app.add_subcommand("loader", "measure loading batches of JPEGs, compared with Pillow and torchvision");
   const Run run_loader = configure_bench_loader(*loader);
 
   auto* projection = app.add_subcommand(
-      "projection", "measure distance and projection of all tensors of a model, beside ATen");
+      "projection", "measure distance and projection of all tensors of a model, compared with ATen");
   auto args = std::make_shared<ProjectionArguments>();
   projection->add_option("--device", args->device, "Device: cpu or cuda (auto: cuda if available)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
@@ -135,9 +136,9 @@ Run configure_bench(CLI::App& app) {
       ->check(CLI::Range(1, 100000));
   projection->add_flag("--json", args->json, "Print JSON");
 
-  auto* step = app.add_subcommand(
-      "step",
-      "measure a training step of a model and of every method, and an inference batch, beside PyTorch");
+  auto* step = app.add_subcommand("step",
+                                  "measure a training step of a model and of every method, and an inference "
+                                  "batch, compared with PyTorch");
   const Run run_step = configure_bench_step(*step);
 
   app.require_subcommand(1);

@@ -1,4 +1,4 @@
-// `tpgm bench io`: merging two checkpoints, beside a plain copy and Python.
+// `tpgm bench io`: merging two checkpoints, compared with a plain copy and Python.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -74,8 +74,8 @@ int bench_io(const IoArguments& args) {
   row("tpgm inspect A B", report.compare, 2);
   fmt::print("\n{:<44}{:>8.4f}\n", "opening one", report.open);
   fmt::print(
-      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: relative to the "
-      "first row,\nwhose speed varies with the disk.\n{}\n",
+      "\nMedians of {}. tpgm wise took {:.0f} MiB beyond mapped pages. Of copy: share of a copy's speed, the "
+      "first\nrow's, which varies with the disk.\n{}\n",
       args.repeats, report.merge_peak_mib,
       rival ? "× faster: tpgm than Python; process against process."
             : "--python PYTHON measures the same with safetensors in Python beside it.");
@@ -92,7 +92,7 @@ Run configure_bench_io(CLI::App& app) {
   app.add_option("--repeats", args->repeats, "Number of measurements for the median")
       ->check(CLI::Range(1, 1000));
   app.add_option("--python", args->python,
-                 "Python interpreter with torch and safetensors, to run the rival; default: no rival");
+                 "Python interpreter with torch and safetensors, to run the baseline; default: no baseline");
   add_rival(app, args->rival, "io.py");
   app.add_flag("--json", args->json, "Print JSON");
   return [args] { return bench_io(*args); };

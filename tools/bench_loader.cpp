@@ -116,7 +116,7 @@ Run configure_bench_loader(CLI::App& app) {
   app.add_option("--folder", args->folder, "Folder for temporary files, which are removed afterwards");
   app.add_option(
       "--python", options.python,
-      "Python interpreter with torch, torchvision and Pillow, to run the rival; default: no rival");
+      "Python interpreter with torch, torchvision and Pillow, to run the baseline; default: no baseline");
   add_rival(app, args->rival, "loader.py");
   app.add_flag("--json", args->json, "Print JSON");
   return [args] {

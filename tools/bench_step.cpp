@@ -1,5 +1,6 @@
-// `tpgm bench step`: training steps and an inference batch, beside PyTorch.
+// `tpgm bench step`: training steps and an inference batch, compared with PyTorch.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -38,7 +39,7 @@ struct StepArguments {
   bool json = false;
 };
 
-// The Python modules that the rival needs.
+// The Python modules that the baseline needs.
 std::vector<std::string> modules_for(const Family& family) {
   std::vector<std::string> modules = {"torch", "safetensors"};
   if (const auto& library = *family.library) modules.push_back(library->module);
@@ -99,11 +100,11 @@ int measure_all(const benchmarks::StepRun& run, const std::vector<std::string>& 
 
 int bench_step(const StepArguments& args, bool methods_given) {
   if (args.compile.value_or(false) && args.python.empty())
-    throw UsageError("--compile applies to the rival: give --python PYTHON");
-  if (methods_given && !args.compare) throw UsageError("--methods goes with --compare");
+    throw UsageError("--compile applies to the baseline: give --python PYTHON");
+  if (methods_given && !args.compare) throw UsageError("--methods needs --compare");
   if (!args.profile.empty() && (args.compare || args.json))
     throw UsageError(
-        "--profile runs one step for a profiler to see, and goes with neither --compare nor --json");
+        "--profile runs one step for a profiler; it cannot be combined with --compare or --json");
   const auto options = options_of(args);
   if (!args.profile.empty()) {
     const auto setting = benchmarks::profile_step(options, args.profile);
@@ -115,11 +116,8 @@ int bench_step(const StepArguments& args, bool methods_given) {
 }
 
 // A flag and its opposite. If neither is given, `value` stays empty.
-CLI::Option* add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value,
-                        const std::string& help, const std::string& no_help) {
-  auto* yes = app.add_flag_callback("--" + name, [&value] { value = true; }, help);
-  app.add_flag_callback("--no-" + name, [&value] { value = false; }, no_help)->excludes(yes);
-  return yes;
+void add_switch(CLI::App& app, const std::string& name, std::optional<bool>& value, const std::string& help) {
+  app.add_flag(fmt::format("--{0},!--no-{0}", name), value, help)->take_last();
 }
 
 std::vector<std::string> method_names() {
@@ -141,11 +139,9 @@ Run configure_bench_step(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   add_switch(
       app, "amp", args->amp,
-      "Use AMP: compute in bfloat16 where torch.autocast does; default: on with --compare on cuda, else off",
-      "Compute in float32");
+      "Use AMP: compute in bf16 where torch.autocast does; default: on with --compare on cuda, else off");
   add_switch(app, "channels-last", args->channels_last,
-             "Use channels_last (NHWC) memory layout; default: on for convolutional families",
-             "Use NCHW memory layout");
+             "Use channels_last (NHWC) memory layout; default: on for convolutional families");
   app.add_flag_callback(
       "--no-cuda-graph", [args] { args->cuda_graph = false; },
       "On cuda, launch the kernels of our steps one by one instead of replaying a CUDA graph");
@@ -160,25 +156,24 @@ Run configure_bench_step(CLI::App& app) {
       ->check(CLI::Range(0, 100000));
   app.add_option(
       "--python", args->python,
-      "Python interpreter with torch, safetensors and the model's library (torchvision for ResNets, timm too "
-      "for ViTs, open_clip_torch for CLIP), to run the rival; default: no rival");
+      "Python interpreter with torch, safetensors and the model's library, to run the baseline; default: no "
+      "baseline");
   add_rival(app, args->rival, "step.py");
   add_switch(app, "compile", args->compile,
-             "Also measure the rival with torch.compile; default: with --compare",
-             "Measure the rival only in eager mode");
+             "Also measure the baseline with torch.compile; default: with --compare");
   app.add_flag(
       "--compare", args->compare,
-      "Compare training steps of the rival, of plain fine-tuning and of each method: time, memory, loss");
+      "Compare training steps of the baseline, of plain fine-tuning and of each method: time, memory, loss");
   auto* chosen =
       app.add_option("--methods", args->methods,
                      "Methods for --compare, separated by commas; tpgm (MARS norm, a radius step in every "
                      "step) has two rows: radius batches of a quarter of the batch size and of the same size")
           ->delimiter(',')
-          ->default_str("l2-sp,mars-sp,spd,ftp,tpgm")
+          ->default_str(fmt::format("{}", fmt::join(args->methods, ",")))
           ->check(CLI::IsMember(method_names()));
   app.add_option("--profile", args->profile,
-                 "Profile this method (ft: plain): run only --warmup steps and one more, which ncu "
-                 "--profile-from-start off sees; see benchmarks/kernels.py")
+                 "Profile this method (ft: plain): run only --warmup steps and one more, for "
+                 "'ncu --profile-from-start off'; see benchmarks/kernels.py")
       ->check(CLI::IsMember(method_names()));
   app.add_flag("--json", args->json, "Print JSON");
   return [args, chosen] {

@@ -48,7 +48,7 @@ std::string unknown_option(const CLI::App& command, const std::string& word) {
                      one_letter ? "" : option_hint(key, option_names(command), "--"));
 }
 
-// "--test a=x,b=y" for "--test a=x b=y" at `at`; empty if that is no option of a list with several values.
+// "--test a=x,b=y" for "--test a=x b=y" at `at`; empty if that is not an option of a list with several values.
 std::string with_commas(const CLI::App& command, const Words& words, size_t at) {
   const auto* option = command.get_option_no_throw(words[at]);
   if (option == nullptr || option->get_type_name().find(",...") == std::string::npos) return "";
@@ -63,7 +63,7 @@ std::string unexpected(const CLI::App& command, const Words& words, const std::s
     auto key = word.substr(3 * dashes);
     key = key.substr(std::min(key.find_first_not_of('-'), key.size()));
     key = key.substr(0, key.find('='));
-    return text + "; it begins with a dash that only looks like ASCII" +
+    return text + "; it begins with a dash that is not ASCII" +
            did_you_mean(key, option_names(command), "--");
   }
   const auto found = std::find(words.begin(), words.end(), word);
@@ -105,7 +105,7 @@ std::string missing(const CLI::App& command, const std::string& text) {
   }
   const auto* option = command.get_option_no_throw(text.substr(0, text.find(' ')));
   const Words words = option == nullptr ? Words() : keywords(*option);
-  return words.empty() ? text : fmt::format("say {}", listed(words, "or"));
+  return words.empty() ? text : fmt::format("{}: {}", text, listed(words, "or"));
 }
 
 // "0.000000" → "0".

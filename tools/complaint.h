@@ -1,4 +1,4 @@
-// What is wrong with a command line, in the words of its user.
+// What is wrong with a command line, in plain words.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -63,7 +63,8 @@ std::string command_text(const Checkpoint& input, const ConvertOptions& options)
 int convert_layout(const ConvertArguments& args) {
   if (!args.renames.empty() || !args.only.empty() || !args.exclude.empty() || args.keep_prefix) {
     throw UsageError(
-        "--to writes a whole model: --rename, --only, --exclude and --keep-prefix do not go with it");
+        "--to writes a whole model: --rename, --only, --exclude and --keep-prefix cannot be combined with "
+        "it");
   }
   SaveOptions options;
   options.layout(parse_layout(args.to));
@@ -115,7 +116,7 @@ int convert_layout(const ConvertArguments& args) {
 
 int convert(const ConvertArguments& args) {
   if (!args.to.empty()) return convert_layout(args);
-  if (!args.model.empty()) throw UsageError("--model goes with --to");
+  if (!args.model.empty()) throw UsageError("--model needs --to");
   ConvertOptions options;
   options.only(args.only).exclude(args.exclude);
   if (!args.dtype.empty()) options.dtype(parse_dtype(args.dtype));
@@ -177,7 +178,7 @@ Run configure_convert(CLI::App& app) {
       ->check(parses(parse_layout));
   app.add_option("--model", args->model,
                  "With --to: name of a model in 'tpgm list models', with sizes that the checkpoint does not "
-                 "show; default: as the checkpoint says")
+                 "show; default: the checkpoint's own")
       ->check(parses(parse_model));
   app.add_flag("--keep-prefix", args->keep_prefix,
                "Keep a prefix 'module.', '_orig_mod.' or 'backbone.' that all names share");

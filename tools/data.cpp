@@ -14,7 +14,8 @@ namespace tpgm::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"check", "report classes, sizes, unreadable files, and images that are in two parts",
+    {"check",
+     "report classes, sizes, unreadable files, and images that occur in more than one domain or split",
      configure_data_check},
     {"split", "write disjoint lists for training, radii and selection", configure_data_split},
     {"shards", "pack folders or lists into tar shards", configure_data_shards},

@@ -91,7 +91,8 @@ void print_problems(const DatasetReport& report) {
   const auto text = [](const Twins& twins) {
     return fmt::format("{} = {}", printable(twins.first, kMaxPath), printable(twins.second, kMaxPath));
   };
-  print_problems(apart, kMostShown, fmt::format("{} are in two parts:", images_text(apart.size())), text);
+  print_problems(apart, kMostShown,
+                 fmt::format("{} occur in more than one domain or split:", images_text(apart.size())), text);
   print_problems(relabelled, kMostNoted,
                  fmt::format("{} have two labels (a note, not an error):", images_text(relabelled.size())),
                  text);
@@ -160,7 +161,8 @@ int check(const CheckArguments& args) {
     const std::string unread = data.unread_note();
     if (!unread.empty()) fmt::print("\n{}.\n", unread);
     if (fine)
-      fmt::print("\nEvery {}image can be read, and none is in two parts.\n", unread.empty() ? "" : "other ");
+      fmt::print("\nEvery {}image can be read, and none occurs in more than one domain or split.\n",
+                 unread.empty() ? "" : "other ");
   }
   return fine ? 0 : 1;
 }
@@ -183,7 +185,9 @@ Run configure_data_check(CLI::App& app) {
   app.add_option("--max-pixels", args->max_pixels, "Images with more pixels than this count as unreadable")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_flag("--json", args->json, "Print JSON, with every problem");
-  app.footer("Exit status 1 if an image cannot be read or is in two parts, or if labels have gaps.");
+  app.footer(
+      "Exit status 1 if an image cannot be read or occurs in more than one domain or split, or if labels "
+      "have gaps.");
   return [args] { return check(*args); };
 }
 

@@ -37,7 +37,7 @@ void check_complete(const EvaluatedRow& row, const Settings& given) {
     throw UsageError("--test is required: with --data-dir, recipes do not say what to test on");
   if (missing == "test")
     throw UsageError(fmt::format(
-        "--test is required: '{}' is no run folder, whose recipe would say what to test on", row.path));
+        "--test is required: '{}' is not a run folder, whose recipe would say what to test on", row.path));
   if (!missing.empty()) throw UsageError("--data-dir is required, unless every --test is NAME=PATH");
 }
 

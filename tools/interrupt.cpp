@@ -5,15 +5,15 @@
 namespace tpgm::tools {
 namespace {
 
-volatile sig_atomic_t signalled = 0;  // the number of the signal
+volatile sig_atomic_t signaled = 0;  // the number of the signal
 
 // The first signal is noted; the second ends the process.
 void take_signal(int number) {
-  if (signalled != 0) {
+  if (signaled != 0) {
     ::signal(number, SIG_DFL);
     ::raise(number);
   }
-  signalled = number;
+  signaled = number;
 }
 
 }  // namespace
@@ -26,9 +26,9 @@ bool interrupted() {
     ::sigaction(SIGTERM, &action, nullptr);
     return true;
   }();
-  return installed && signalled != 0;
+  return installed && signaled != 0;
 }
 
-int interrupt_status() { return signalled == 0 ? 0 : 128 + signalled; }
+int interrupt_status() { return signaled == 0 ? 0 : 128 + signaled; }
 
 }  // namespace tpgm::tools

@@ -155,7 +155,7 @@ Run configure_list(CLI::App& app) {
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  app.add_option("KIND", options->what, "What to list: models, methods or recipes")
+  app.add_option("WHAT", options->what, "What to list: models, methods or recipes")
       ->required()
       ->check(CLI::IsMember({"models", "methods", "recipes"}));
   app.add_flag("--json", options->json, "Print JSON");

@@ -41,7 +41,7 @@ constexpr Command kCommands[] = {
     {"data", "check, split, pack or draw a data set", tpgm::tools::configure_data},
     {"predict", "write logits or features of images to a file", tpgm::tools::configure_predict},
     {"pretrain", "pre-train a small CLIP on images and text, contrastively", tpgm::tools::configure_pretrain},
-    {"report", "make a page of runs: tables, curves, layers, images", tpgm::tools::configure_report},
+    {"report", "write an HTML report of runs: tables, curves, layers, images", tpgm::tools::configure_report},
     {"reproduce", "run a table of the paper from its recipes, and compare the numbers",
      tpgm::tools::configure_reproduce},
     {"theory", "check Theorem 1 of the paper numerically", tpgm::tools::configure_theory},

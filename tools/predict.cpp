@@ -169,9 +169,9 @@ Run configure_predict(CLI::App& app) {
       ->delimiter(',');
   app.add_flag("--features", args->features,
                "Write the features that the head receives, instead of logits; no head is needed");
-  flags.add(
-      app, "--classes",
-      "Score over all classes of the head, or over the subset that occurs in each part (ImageNet-A, -R)");
+  flags.add(app, "--classes",
+            "Classes of the head to score over: all, or subset (those that occur in each part, as for "
+            "ImageNet-A, -R)");
   flags.add(
       app, "--class-list",
       "Classes in the order of the head: a file with one per line, or a folder of class folders; default: "

@@ -22,7 +22,8 @@ constexpr std::pair<const char*, const char*> kHelp[] = {
     {"--templates",
      "Texts for a class: a file with one sentence per line and {} for the class name, or one sentence; "
      "default: the checkpoint's own, or 'a photo of a {}.'"},
-    {"--vocab", "Vocabulary; default: the one beside the checkpoint, or bytes for a model with 514 tokens"},
+    {"--vocab",
+     "Vocabulary; default: the one beside the checkpoint, or byte-level if the model has 514 tokens"},
     {"--epochs", "Number of epochs to train (0: only evaluate)"}};
 
 }  // namespace

@@ -11,7 +11,7 @@
 
 namespace tpgm::tools {
 
-/// Shows nothing for work that takes less than a second. If stderr is no terminal, it prints a plain line
+/// Shows nothing for work that takes less than a second. If stderr is not a terminal, it prints a plain line
 /// every ten seconds, or none for work that prints lines of its own.
 class Progress {
  public:

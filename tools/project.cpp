@@ -167,10 +167,9 @@ Run configure_project(CLI::App& app) {
          "--radius-data", args->where,
          "Held-out data for learning radii, as for 'tpgm data check': neither checkpoint was trained on it")
       ->required();
-  app.add_option(
-         "-o,--output", args->output,
-         "Output: a .safetensors file; with several --mu OUT-mu=0.001.safetensors for each, or a name with "
-         "{mu} in it for the value")
+  app.add_option("-o,--output", args->output,
+                 "Output: a .safetensors file; with several values of --mu, one file each: "
+                 "OUT-mu=0.001.safetensors; {mu} in the name stands for the value")
       ->required();
   app.add_option(
       "--part", args->part,

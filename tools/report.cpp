@@ -1,4 +1,4 @@
-// `tpgm report`: a page of runs.
+// `tpgm report`: an HTML report of runs.
 #include <fmt/format.h>
 
 #include <memory>

@@ -110,9 +110,8 @@ Run configure_reproduce(CLI::App& app) {
                  "Random seeds for all rows that train, instead of the recipes': 0,1,2");
   app.add_option(
          "--scale", args->scale,
-         "Scale down the plan: this fraction of the images (--fraction, --test-fraction), of the epochs (at "
-         "least 1; also of warm-up, probing, patience and --decay-epochs) and of the radius steps at the "
-         "end. Options given on the command line, batch sizes and learning rates are not scaled")
+         "Scale down the plan to this fraction of the images, of the epochs (at least 1; also of warm-up, "
+         "probing, patience and --decay-epochs) and of the radius steps at the end")
       ->check(CLI::Range(1e-9, 1.0));
   app.add_option("--recipes", args->recipes,
                  "Folder of tables; default: ./recipes, then the recipes installed with this program");
@@ -125,7 +124,8 @@ Run configure_reproduce(CLI::App& app) {
   // Options per run are left to the recipes: other rows would refuse the options of one method.
   args->flags.add_all(app, keys_with(Trait::kPerRun));
   app.footer(
-      "These options override the recipes'. --epochs does not apply to rows that do not train (epochs = 0).");
+      "These options override the recipes'. --epochs does not apply to rows that do not train (epochs = 0). "
+      "--scale does not change batch sizes, learning rates or options given on the command line.");
   return [args] { return run_all(*args); };
 }
 

@@ -145,9 +145,9 @@ void SettingFlags::add_all(CLI::App& app, const std::vector<std::string>& withou
       auto& all = options[key];
       all.type = option.type;
       all.checks.push_back(option.check);
-      const std::string text =
-          fmt::format("{}{}", option.help,
-                      option.default_value.empty() ? "" : fmt::format(" [{}]", option.default_value));
+      const std::string text = fmt::format(
+          "{}{}", option.help,
+          option.default_value.empty() ? "" : fmt::format(" (default: {})", option.default_value));
       auto use = std::find_if(all.uses.begin(), all.uses.end(),
                               [&](const auto& each) { return each.first == text; });
       if (use == all.uses.end()) use = all.uses.insert(use, {text, {}});

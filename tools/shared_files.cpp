@@ -23,7 +23,7 @@ std::vector<fs::path> shared_folders(const std::string& name) {
 std::vector<fs::path> recipe_roots(const std::string& given) {
   std::error_code error;
   if (!given.empty()) {
-    TORCH_CHECK(fs::is_directory(given, error), "[reproduce] `recipes` '", given, "' is no folder");
+    TORCH_CHECK(fs::is_directory(given, error), "[reproduce] `recipes` '", given, "' is not a folder");
     return {fs::absolute(given)};
   }
   auto roots = shared_folders("recipes");

@@ -38,7 +38,7 @@ void print_table(const TheoryOptions& options, const std::vector<TheoryRow>& row
   fmt::print("\nThe bound was checked {} times and {}. ", checks,
              violations == 0 ? "always held" : fmt::format("VIOLATED {} times", violations));
   fmt::print(
-      "loss/bound is the largest ratio seen.\n"
+      "loss/bound is the largest ratio.\n"
       "The worse the pre-trained model (larger ε), the larger the α that held-out data ask for.\n");
 }
 

@@ -36,8 +36,9 @@ Run configure_train(CLI::App& app) {
                  "method, the best on selection data is tested");
   app.add_option("--seeds", args->seeds,
                  "Random seeds: 0,1,2; every run is repeated with each, and results are mean (std)");
-  app.add_option("-j,--jobs", args->jobs,
-                 "Number of parallel runs of a sweep (0: one); without a sweep, the same as --workers")
+  app.add_option(
+         "-j,--jobs", args->jobs,
+         "Number of parallel runs of a sweep (0: one). Without a sweep: data loading threads, as --workers")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--json", args->json, "Print the result as JSON");
   args->flags.add_all(app);

@@ -30,7 +30,7 @@ std::string sentences_text(size_t count) {
   return fmt::format("{} sentences", grouped(static_cast<int64_t>(count)));
 }
 
-// True for shards, a pattern of them, or a list of images, which are no files of names.
+// True for shards, a pattern of them, or a list of images, which are not files of names.
 bool is_data_file(const std::string& where) {
   const auto ending = std::filesystem::path(where).extension();
   return ending == ".tar" || ending == ".tgz" || ending == ".gz" || is_image_list(where) ||
@@ -113,7 +113,7 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option("-o,--output", args->output, "Output head: a .safetensors file")->required();
   app.add_option("--model", args->model,
                  "Name of a model in 'tpgm list models', with sizes that the checkpoint does not show "
-                 "(clip-vit:heads=4,text_heads=2); default: as the checkpoint says")
+                 "(clip-vit:heads=4,text_heads=2); default: the checkpoint's own")
       ->check(parses(parse_model));
   app.add_option("--templates", args->templates,
                  "Templates: a file with one sentence per line and {} for the class name, or one sentence; "
@@ -121,7 +121,7 @@ Run configure_zeroshot(CLI::App& app) {
   app.add_option(
       "--vocab", args->vocab,
       "Vocabulary: tokenizer.json, vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, or their "
-      "folder; default: the one beside the checkpoint, or bytes for a model with 514 tokens");
+      "folder; default: the one beside the checkpoint, or byte-level if the model has 514 tokens");
   app.add_option("--key", args->key,
                  "Entry of a nested checkpoint to read, such as state_dict_ema; default: the usual ones");
   app.add_option("-b,--batch-size", args->batch_size, "Batch size, in sentences");

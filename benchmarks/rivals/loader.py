@@ -117,7 +117,7 @@ def take_turn(settings, pipeline, files):
 def main(arguments):
     if len(arguments) != 1:
         sys.exit("usage: loader.py SETTINGS.json")
-    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no JSON
+    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is not JSON
     try:
         settings, pipelines, hello = start(arguments[0])
     except Failure as failure:

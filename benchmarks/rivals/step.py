@@ -292,7 +292,7 @@ def measure_all(path):
 def main(arguments):
     if len(arguments) != 1:
         sys.exit("usage: step.py INPUT.safetensors")
-    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no JSON
+    out, sys.stdout = sys.stdout, sys.stderr  # what libraries print is not JSON
     try:
         said = measure_all(arguments[0])
     except Failure as failure:

@@ -25,7 +25,7 @@ TEST(Call, OutermostIsNamed) {
 }
 
 TEST(Call, WhatIsNoNameStays) {
-  EXPECT_EQ(error_of([] { outer("[10,512] is no shape"); }), "[outer] [10,512] is no shape");
+  EXPECT_EQ(error_of([] { outer("[10,512] is not a shape"); }), "[outer] [10,512] is not a shape");
   EXPECT_EQ(without_call("[data split] nothing is left"), "nothing is left");
   EXPECT_EQ(without_call("[enforce fail at alloc.cpp:117] err"), "[enforce fail at alloc.cpp:117] err");
   EXPECT_EQ(without_call("[x]"), "[x]");

@@ -47,9 +47,9 @@ TEST(Nearest, IsTheEndOfAMessage) {
   EXPECT_EQ(the_nearest("cat", {"dog"}), "");
 }
 
-TEST(Nearest, PointsOutLettersThatOnlyLookLikeAscii) {
+TEST(Nearest, PointsOutCharactersThatAreNotAscii) {
   EXPECT_EQ(did_you_mean("\xd0\xb5pochs", {"epochs"}),
-            "; it has a letter that only looks like ASCII; did you mean 'epochs'?");
+            "; it has a character that is not ASCII; did you mean 'epochs'?");
   EXPECT_EQ(the_nearest("Z\xc3\xbcrich", {"Zurich"}), "; the nearest is 'Zurich'");
 }
 

@@ -186,7 +186,7 @@ TEST_F(Convert, RenamesThatCannotBe) {
   text = message({{"head.bias", "encoder.0.weight"}});
   EXPECT_TRUE(contains(text, "'encoder.0.weight', which another tensor is called already")) << text;
   text = message({{"head.bias", ""}});
-  EXPECT_TRUE(contains(text, "no name")) << text;
+  EXPECT_TRUE(contains(text, "not a name")) << text;
   text = message({{"head.bias", "__metadata__"}});
   EXPECT_TRUE(contains(text, "__metadata__")) << text;
   text = refused(input, ConvertOptions().only({"encoder.*"}).renames({{"head.*", "x.*"}}));  // left out

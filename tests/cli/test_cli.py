@@ -149,7 +149,7 @@ class CommandTest(Command):
             lacking.chmod(0o755)
             for bench in ("io", "loader"):
                 self.assertIn("has no torch, ", self.expect_one_line(1, "bench", bench, "--python", lacking))
-                self.assertIn("'/nowhere' is no folder", self.expect_one_line(1, "bench", bench, "--folder", "/nowhere"))
+                self.assertIn("'/nowhere' is not a folder", self.expect_one_line(1, "bench", bench, "--folder", "/nowhere"))
 
     def test_bench_leaves_nothing_behind(self):
         with tempfile.TemporaryDirectory() as folder:

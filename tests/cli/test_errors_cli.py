@@ -88,7 +88,7 @@ class Mistakes(DataCommand):
                 "--val-split": "--test takes DOMAIN/SPLIT",
                 "--dataset": "did you mean '--data-dir'?",
                 "-lr": "no option '-lr'; did you mean '--lr'?",
-                "--\u0435pochs": "it has a letter that only looks like ASCII; did you mean '--epochs'?"}.items():
+                "--\u0435pochs": "it has a character that is not ASCII; did you mean '--epochs'?"}.items():
             with self.subTest(option):
                 self.assertIn(words, self.answer(2, "train", option, "3"))
         self.assertIn("; see tpgm train --help", self.answer(2, "train", "--img-size", "224"))
@@ -121,7 +121,7 @@ class Mistakes(DataCommand):
                 (("train", self.photos), f"unexpected argument '{self.photos}'; a data set is given with --data-dir {self.photos};"),
                 (("train", "surplus"), "unexpected argument 'surplus'; see tpgm train --help"),
                 (("train", "--test", "a=x", "b=y"), "'b=y'; values of a list are separated by commas: --test a=x,b=y;"),
-                (("train", "\u2013lr", "3"), "begins with a dash that only looks like ASCII; did you mean '--lr'?"),
+                (("train", "\u2013lr", "3"), "begins with a dash that is not ASCII; did you mean '--lr'?"),
                 (("train", "--opt-betas", "0.9", "0.999"), "expected 2 numbers separated by commas, not 1; write --opt-betas 0.9,0.999;"),
                 (("train", "--lr", "abc"), "--lr: must be a number, not 'abc'"),
                 (("train", "--lr"), "--lr needs a value"),
@@ -129,8 +129,8 @@ class Mistakes(DataCommand):
                 (("train", "--every", "0"), "--every: must be an integer from 1, or 'end', not '0'"),
                 (("train", "--jobs", "5000"), "--jobs: must be an integer from 0 to 1024, not '5000'"),
                 (("theory", "--draws", "many"), "--draws: must be an integer, not 'many'"),
-                (("list",), "say models, methods or recipes; see tpgm list --help"),
-                (("list", "modles"), "KIND: must be models, methods or recipes, not 'modles'; did you mean 'models'?"),
+                (("list",), "WHAT is required: models, methods or recipes; see tpgm list --help"),
+                (("list", "modles"), "WHAT: must be models, methods or recipes, not 'modles'; did you mean 'models'?"),
                 (("bench",), "a command is needed: io, loader, projection or step;"),
                 (("data", "check"), "DATA is required")):
             with self.subTest(words):
@@ -175,7 +175,7 @@ class Mistakes(DataCommand):
     def test_images_of_another_kind(self):
         (self.folder / "gif" / "a").mkdir(parents=True)
         self.write("gif/a/1.gif", b"GIF89a")
-        self.assertIn("is not read: 1 .gif (JPEG and PNG are)", self.answer(1, "data", "check", "gif"))
+        self.assertIn("is not read: 1 .gif (", self.answer(1, "data", "check", "gif"))
 
     def test_classes_that_do_not_match(self):
         said = self.answer(1, *self.train("--test", "r=" + str(self.small / "imagenet-r")))
@@ -225,7 +225,7 @@ class Mistakes(DataCommand):
         self.assertIn("--test is required", self.answer(2, "eval", RESNET))
         self.assertIn("--radius-data is required", self.answer(2, "project", "--anchor", RESNET, "--checkpoint", RESNET,
                                                                "-o", "x.safetensors"))
-        self.assertIn("is no run folder", self.answer(1, "train", "--resume", "runs/none"))
+        self.assertIn("is not a run folder", self.answer(1, "train", "--resume", "runs/none"))
 
 
 if __name__ == "__main__":

@@ -312,7 +312,7 @@ class Eval(TwoCheckpoints):
         for arguments, part in (
                 ((self.folder / "nothing", *self.common, "--test", "photo"), "nothing"),
                 ((self.pre, *self.common, "--test", "foto"), "Did you mean 'photo'?"),
-                ((self.pre, *self.common, "--test", "photo", "--id", "sketch"), "--id sketch is no test"),
+                ((self.pre, *self.common, "--test", "photo", "--id", "sketch"), "--id sketch is not a test"),
                 ((self.pre, *self.common, "--test", "photo", "--class-list", names), "the head has 7 classes, --class-list"),
                 ((self.pre, "--data-dir", self.small / "imagenet-r", "--test", "x"), "say which is which with --class-list"),
                 ((self.pre, *self.common, "--test", "photo", "--csv", self.folder / "no" / "x.csv"), "x.csv")):

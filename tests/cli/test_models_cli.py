@@ -117,7 +117,7 @@ class ZeroShot(ModelsCommand):
         self.assertEqual(json.loads(metadata["tpgm.templates"]), ["a photo of a {}."])
 
     def test_a_data_set_is_its_classes(self):
-        image = next((GOLDENS.parent.parent / "data/goldens/pictures").glob("*.png"))
+        image = next((GOLDENS.parent.parent / "data/goldens/images").glob("*.png"))
         tar, images = self.folder / "train.tar", self.folder / "images"
         with tarfile.open(tar, "w") as file:
             for name in ("golden_retriever", "cat"):
@@ -215,8 +215,8 @@ class ConvertTo(ModelsCommand):
         output = self.folder / "x.safetensors"
         self.assertIn("a clip-vit has no layout timm; it has tpgm, openai, hf",
                       self.error(1, "convert", CLIP, "--to", "timm", "-o", output))
-        self.assertIn("do not go with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
-        self.assertIn("--model goes with --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
+        self.assertIn("cannot be combined with it", self.error(2, "convert", CLIP, "--to", "hf", "-o", output, "--only", "*"))
+        self.assertIn("--model needs --to", self.error(2, "convert", CLIP, "-o", output, "--model", "clip-vit"))
         for layout in ("openai", "hf"):
             self.assertIn(f"only safetensors are written: name the output '{output}', not '{output.with_suffix('.pth')}'",
                           self.error(2, "convert", CLIP, "--to", layout, "-o", output.with_suffix(".pth")))
@@ -236,6 +236,8 @@ class BenchStep(ModelsCommand):
         self.assertIn("training step, tpgm", text)
         report = json.loads(self.expect(0, *self.SMALL, "--json"))
         self.assertGreater(report["ours"]["training_ms"], 0)
+        for switches, on in ((("--no-amp", "--amp"), True), (("--amp", "--no-amp"), False)):  # the last one wins
+            self.assertEqual(json.loads(self.expect(0, *self.SMALL, *switches, "--json"))["amp"], on)
 
     def test_compare_measures_every_method(self):
         options = (*self.SMALL, "--compare")
@@ -275,8 +277,8 @@ class BenchStep(ModelsCommand):
         self.assertIn("a step of tpgm after 0", self.expect(0, *self.SMALL, "--profile", "tpgm"))
 
     def test_refused(self):
-        self.assertIn("goes with --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
-        self.assertIn("neither --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
+        self.assertIn("--methods needs --compare", self.error(2, *self.SMALL, "--methods", "ftp"))
+        self.assertIn("cannot be combined with --compare", self.error(2, *self.SMALL, "--profile", "ft", "--json"))
         self.assertIn("--methods", self.error(2, *self.SMALL, "--compare", "--methods", "ftpp"))
         self.assertIn("did you mean 'resnet50'", self.error(2, "bench", "step", "--model", "resnet500"))
         self.assertIn("--python '/nowhere/python' does not run as Python 3",
@@ -285,7 +287,7 @@ class BenchStep(ModelsCommand):
         lacking = self.folder / "python"
         lacking.write_text(f"#!/bin/sh\nexec '{sys.executable}' -ES \"$@\"\n")  # without packages
         lacking.chmod(0o755)
-        self.assertIn("has no torch, safetensors, timm; all rivals together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
+        self.assertIn("has no torch, safetensors, timm; all baselines together need: pip install", self.error(1, *self.SMALL, "--python", lacking))
         self.assertIn("out of memory: cannot allocate", self.error(1, "bench", "step", "--device", "cpu", "--model", "resnet18:image_size=16384", "-b", "1048576"))
 
     def test_a_faster_side_may_have_made_more_steps(self):

@@ -66,13 +66,13 @@ class Runs(ScriptCommand):
     def test_of_a_script_are_read_back_by_everything(self):
         ft, _ = self.train("ft", "--model", self.model)
         best, name = ft / "best.safetensors", "backbone.conv1.weight"
-        note = f"runs the TorchScript program '{self.script}', which its"
+        note = f"runs the TorchScript program '{self.script}', named by "
         expected, said = self.logits(best, "--model", self.model)
         self.assertNotIn("runs the TorchScript", said)
         for checkpoint in (ft, best):
             found, said = self.logits(checkpoint)
             self.assertEqual(found, expected)
-            self.assertIn(f"'{checkpoint}': {note} recipe names", said)
+            self.assertIn(f"'{checkpoint}': {note}the recipe of its run", said)
 
         # Files in other places: copies by the command lie beside the script.
         copy = self.folder / "copy.safetensors"
@@ -80,7 +80,7 @@ class Runs(ScriptCommand):
         bare = self.forget(best, "bare.safetensors")
         found, said = self.logits(copy)
         self.assertEqual(found, expected)
-        self.assertIn(f"{note} metadata name", said)
+        self.assertIn(f"{note}its metadata", said)
         self.assertEqual(self.logits(bare, "--model", self.model)[0], expected)
 
         # --weights, with and without sizes, and --checkpoint.
@@ -107,7 +107,7 @@ class Runs(ScriptCommand):
         out = self.folder / "projected.safetensors"
         said = self.run_ok("project", "--anchor", self.script, "--checkpoint", best, "--radius-data", self.pacs, "--part",
                            "cartoon", "--radius-steps", "2", "--device", "cpu", "-o", out).stderr
-        self.assertIn(f"{note} recipe names", said)
+        self.assertIn(f"{note}the recipe of its run", said)
         self.assertEqual(read_safetensors(out)[1]["tpgm.model"], self.model)
         self.logits(out)
 

@@ -351,7 +351,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
     def test_mistakes(self):
         for change, words in (
                 (("l2-sp", 'base = "common.toml"\ntake = ["lr=ftt.lr"]\n'), "no such row; did you mean 'ft'?"),
-                (("l2-sp", 'base = "common.toml"\ntake = ["lr=ft.momentum"]\n'), "neither sweeps, takes nor says 'momentum'"),
+                (("l2-sp", 'base = "common.toml"\ntake = ["lr=ft.momentum"]\n'), "neither sweeps, takes nor sets 'momentum'"),
                 (("l2-sp", 'base = "common.toml"\ntake = ["lrr=ft.lr"]\n'), "did you mean 'lr'?"),
                 (("l2-sp", 'base = "common.toml"\ntake = ["weights=wise:ratio=0.3", "lr"]\n'), "KEY=ROW.KEY"),
                 (("ft", 'base = "common.toml"\nlr = 1\ntake = ["mean=l2-sp.lr"]\n'), "takes from a row that takes from it")):
@@ -359,7 +359,7 @@ batch-size = 8\nseeds = [0, 1]\n""")
                 self.setUp()
                 self.recipe(*change)
                 self.assertIn(words, self.error(1, *self.command("--dry-run")))
-        for text, words in (("row,real\n", "expected row,recipe,TEST=TITLE"), ("row,recipe,real=Real\nA,ft,80 %\n", "no number"),
+        for text, words in (("row,real\n", "expected row,recipe,TEST=TITLE"), ("row,recipe,real=Real\nA,ft,80 %\n", "not a number"),
                             ("row,recipe,real=Real\nA,fft,\n", "did you mean 'ft'?"),
                             ("row,recipe,real=Real\nA,ft,1,2\n", "4 fields under 3 columns"),
                             ("row,recipe,real=Real\n", "has no rows")):

@@ -637,10 +637,10 @@ class Recipes(TrainCommand):
                 ("epoch = 1", "no option 'epoch'; did you mean 'epochs'?"),
                 ("batch_sise = 1", "did you mean 'batch-size'?"),
                 ("[x]\nlr = 1", "there are no sections such as [x]"),
-                ("lr = 1\nepochs = 3\nlr = 2", "says 'lr' twice"),
-                ("lr = 1\nlr = 2", "says 'lr' twice"),
-                ('test = "away"\ntest = "home"', "says 'test' twice"),
-                ("opt-eps = 1\nopt_eps = 1", "says 'opt-eps' twice"),
+                ("lr = 1\nepochs = 3\nlr = 2", "has 'lr' twice"),
+                ("lr = 1\nlr = 2", "has 'lr' twice"),
+                ('test = "away"\ntest = "home"', "has 'test' twice"),
+                ("opt-eps = 1\nopt_eps = 1", "has 'opt-eps' twice"),
                 ("lr", "line 1: expected key = value"),
                 ('lr = "fast"', "--lr must be a number, not 'fast'"),
                 ("epochs = 1.5", "--epochs must be an integer, not '1.5'"),
@@ -717,16 +717,16 @@ class Recipes(TrainCommand):
     def test_notes_on_data(self):
         data = self.folder / "data"
         shutil.copytree(self.data, data)
-        for name in ("train/home/dots/x.webp", "test/away/bars/y.gif"):
+        for name in ("train/home/dots/x.gif", "test/away/bars/y.bmp"):
             (data / name).write_bytes(b"")
-        unread = f"2 files of '{data}' are not read: 1 .webp, 1 .gif (JPEG and PNG are)"
+        unread = f"2 files of '{data}' are not read: 1 .gif, 1 .bmp ("
         plan = self.run_ok(*self.command(self.folder / "run", "--dry-run", data_dir=data, epochs=1, batch_size=50))
-        self.assertIn(f"# {unread}\n", plan.stdout)
+        self.assertIn(f"# {unread}", plan.stdout)
         self.assertIn("# steps: 1 (1 epoch of 1), 50 images each\n", plan.stdout)
         self.assertIn("27 of 77 images are left out of each epoch, which has whole batches only\n", plan.stderr)
         said = self.train(self.folder / "run", data_dir=data, epochs=1, batch_size=50)
         self.assertIn("; 1 step in ", said.stdout)
-        for text in (f"tpgm train: {unread}\n", "tpgm train: 27 of 77 images are left out",
+        for text in (f"tpgm train: {unread}", "tpgm train: 27 of 77 images are left out",
                      "tpgm train: test sets: home has only 32 images (3.12 points each), away has only 32 images"):
             self.assertEqual(said.stderr.count(text), 1, text)
         self.assertEqual(self.run_ok("eval", self.folder / "run", "--fresh").stderr.count(unread), 1)

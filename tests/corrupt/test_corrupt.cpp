@@ -184,7 +184,7 @@ std::vector<Attack> safetensors_attacks() {
        st([] { return safetensors("{" + plain(), "abcd"); })},
       {"header_two_values", f, "something after the JSON", "the header is not JSON",
        header([] { return "{}{}"; })},
-      {"header_utf8_invalid", f, "a name that is no UTF-8", "the header is not JSON",
+      {"header_utf8_invalid", f, "a name that is not UTF-8", "the header is not JSON",
        st(of("\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "abcd"))},
       {"header_utf8_overlong", f, "a '/' in two bytes", "the header is not JSON",
        st(of("\"\xc0\xaf\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}", "abcd"))},
@@ -200,9 +200,9 @@ std::vector<Attack> safetensors_attacks() {
        st(of("\"__metadata__\":{\"x\":\"1\",\"x\":\"2\"}", ""))},
       {"names_twice", f, "two tensors of one name", "the key 'w' twice",
        st([] { return safetensors("{" + plain() + "," + plain() + "}", "abcd"); })},
-      {"names_twice_escaped", f, "two tensors of one name, spelt differently", "the key 'w' twice",
+      {"names_twice_escaped", f, "two tensors of one name, spelled differently", "the key 'w' twice",
        st([] { return safetensors("{" + plain() + "," + plain("\\u0077") + "}", "abcd"); })},
-      {"names_control_characters", f, "a name with line breaks and colours of a terminal",
+      {"names_control_characters", f, "a name with line breaks and colors of a terminal",
        "'w??[31m?[2J' has no", st(of("\"w\\n\\u001b[31m\\u001b[2J\":{}", ""))},
       {"names_c1_controls", f, "a name with a terminal's 8-bit control sequence", "'w??31m' has no",
        st(of("\"w\\u009b31m\":{}", ""))},
@@ -275,7 +275,7 @@ std::vector<Attack> safetensors_attacks() {
 
 std::vector<Attack> index_attacks() {
   const char* f = "index.json";
-  const char* outside = "which is no file beside the index";
+  const char* outside = "which is not a file beside the index";
   const auto one = [](const char* shard) {
     return index([=] { return weight_map(std::string("\"w\":\"") + shard + "\""); });
   };
@@ -518,7 +518,7 @@ std::vector<Attack> zip_attacks() {
        changed([=](Records records, End&) { records.push_back({"b/data.pkl", good}); })},
       {"zip_pickle_missing", f, "no data.pkl", "with 0 records 'NAME/data.pkl'",
        pt([] { return zip({{"a/data/0", "abcd"}}); })},
-      {"zip_name_control_characters", f, "a record's name with line breaks and colours",
+      {"zip_name_control_characters", f, "a record's name with line breaks and colors",
        "record 'a/?[31m?' is encrypted",
        changed([](Records records, End&) { records.push_back({"a/\x1b[31m\n", "", 0, 1}); })},
       {"zip_byteorder_giant", f, "a byte order that inflates to 1 GB", "more than the 16 expected at most",
@@ -601,9 +601,9 @@ std::vector<Attack> pickle_attacks() {
        weight([] { return global("torch._utils", "_rebuild_parameter") + "](" + one_float() + "eR"; })},
       {"call_name_giant", f, "a module's name of 40 MB", "expected a name",
        pickle([] { return global(repeat("x", 40'000'000), "y"); })},
-      {"call_name_control_characters", f, "a function's name with colours of a terminal",
+      {"call_name_control_characters", f, "a function's name with colors of a terminal",
        "refuses to call 'os.?[31msystem'", pickle([] { return global("os", "\x1b[31msystem"); })},
-      {"call_name_not_utf8", f, "a function's name that is no UTF-8", "refuses to call 'os.??system'",
+      {"call_name_not_utf8", f, "a function's name that is not UTF-8", "refuses to call 'os.??system'",
        pickle([] { return global("os", "\xff\x9bsystem"); })},
       {"call_build_nothing", f, "BUILD on nothing", "expected a value before this opcode",
        pickle([] { return "}b"; })},
@@ -764,7 +764,7 @@ std::vector<Attack> pickle_attacks() {
                 repeat(tuple({text("k"), "N"}), 1000) + "e\x85" + put(1) + "0" +
                 repeat(get(0) + get(1) + "R0", 100'000);
        })},
-      {"ordered_dict_no_pairs", f, "an OrderedDict of things that are no pairs",
+      {"ordered_dict_no_pairs", f, "an OrderedDict of things that are not pairs",
        "expected pairs of key and value",
        pickle([] { return reduce(global("collections", "OrderedDict"), {"](NNe"}); })},
       {"object_not_a_dict", f, "a list", "expected a dictionary of tensors, found a list",
@@ -773,7 +773,7 @@ std::vector<Attack> pickle_attacks() {
        pickle([] { return dict({integer(1), one_float()}); })},
       {"keys_unhashable", f, "a list and a dictionary for keys", "found no tensors",
        pickle([] { return dict({"]", "N", "}", "N"}); })},
-      {"keys_control_characters", f, "keys with line breaks and colours", "its keys are 'a?b', '?[31m'",
+      {"keys_control_characters", f, "keys with line breaks and colors", "its keys are 'a?b', '?[31m'",
        pickle([] { return dict({text("a\nb"), "N", text("\x1b[31m"), "N"}); })},
       {"keys_giant", f, "a key of 40 MB above 1000 entries", memory, pickle([] {
          std::string body = text(repeat("k", 40'000'000)) + put(0) + "0" + one_float() + put(1) + "0}(";
@@ -807,7 +807,7 @@ std::vector<Attack> pickle_attacks() {
       {"tensor_name_twice_nested", f, "two tensors whose names are the same once joined",
        "tensor 'a.w': the name is there twice",
        pickle([] { return dict({text("a"), dict({text("w"), one_float()}), text("a.w"), one_float()}); })},
-      {"tensor_name_control_characters", f, "a broken tensor's name with line breaks and colours",
+      {"tensor_name_control_characters", f, "a broken tensor's name with line breaks and colors",
        "tensor 'w??[31m': the archive has no record",
        pickle([] { return dict({text("w\n\x1b[31m"), tensor(storage("7", 1), 0, {1}, {1})}); })},
       {"tensor_sizes_overflow", f, "2^40 times 2^40 elements", "negative or overflows",
@@ -895,8 +895,8 @@ std::vector<Attack> pickle_attacks() {
                        1000) +
                 one_float();
        })},
-      {"storage_type_unknown", f, "a class that is no storage", "expected a storage's type, not 'torch.Size'",
-       weight([] {
+      {"storage_type_unknown", f, "a class that is not a storage",
+       "expected a storage's type, not 'torch.Size'", weight([] {
          return tensor(
              tuple({text("storage"), global("torch", "Size"), text("0"), text("cpu"), integer(1)}) + "Q", 0,
              {1}, {1});
@@ -1194,14 +1194,14 @@ std::vector<Attack> other_attacks() {
          ::mkfifo((folder / "model.safetensors").c_str(), 0600);
          return Paths{folder};
        }},
-      {"folder_names_control_characters", "folder", "files named with line breaks and colours",
+      {"folder_names_control_characters", "folder", "files named with line breaks and colors",
        "has several checkpoints",
        [](const fs::path& folder) {
          write_bytes(folder / "a\n.pt", "x");
          write_bytes(folder / "\x1b[31m.pt", "x");
          return Paths{folder};
        }},
-      {"folder_name_control_characters", "folder", "a broken file named with line breaks and colours",
+      {"folder_name_control_characters", "folder", "a broken file named with line breaks and colors",
        "it is not a checkpoint",
        [](const fs::path& folder) {
          write_bytes(folder / "a\n\x1b[31m.pt", "x");
@@ -1219,7 +1219,7 @@ std::vector<Attack> all_attacks() {
   return all;
 }
 
-// A control character, or bytes that are no UTF-8: neither belongs on a terminal.
+// A control character, or bytes that are not UTF-8: neither belongs on a terminal.
 bool fit_to_print(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t k) {

@@ -19,7 +19,7 @@
 
 namespace tpgm::test {
 
-/// Blocks of colours that the seed chooses, so that JPEG leaves something of them.
+/// Blocks of colors that the seed chooses, so that JPEG leaves something of them.
 inline Image blocks(uint64_t seed, int64_t width = 20, int64_t height = 16) {
   Image image(width, height);
   for (int64_t y = 0; y < height; ++y) {

@@ -1,4 +1,4 @@
-// Colours and shapes against torchvision on PIL images: tests/data/goldens/make_augment_goldens.py.
+// Colors and shapes against torchvision on PIL images: tests/data/goldens/make_augment_goldens.py.
 #include "tpgm/data/augment.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Images against Pillow: sound ones, damaged ones, parts of them, and what is no image at all.
+// Images against Pillow: sound ones, damaged ones, parts of them, and what is not an image at all.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ namespace {
 using test::read_bytes;
 
 std::filesystem::path folder() {
-  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "pictures";
+  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "images";
 }
 
 const nlohmann::json& cases() {

@@ -88,7 +88,7 @@ class LoaderTest : public test::Scratch {
   void delete_images() { test::remove_folder(folder_ / "data"); }
 };
 
-TEST_F(LoaderTest, ABatchIsNormalisedImagesWithTheirLabels) {
+TEST_F(LoaderTest, ABatchIsNormalizedImagesWithTheirLabels) {
   const auto subset = images();
   for (const auto& mean : {LoaderOptions().mean(), LoaderOptions::Triple{0.5, 0.1, 0}}) {
     const auto used = options(5).mean(mean);
@@ -125,7 +125,7 @@ TEST_F(LoaderTest, ATrainingViewIsThatOfItsOwnRandomStream) {
   }
 }
 
-TEST_F(LoaderTest, OneChannelIsPillowsGrey) {
+TEST_F(LoaderTest, OneChannelIsPillowsGray) {
   const auto subset = images(4);
   const auto used = options().channels(1).mean({0.1, 0.2, 0.6}).std({0.2, 0.3, 0.4});
   const auto batch = epoch(subset, eval_options(), used).at(0);

@@ -18,7 +18,7 @@ namespace tpgm {
 namespace {
 
 std::filesystem::path folder() {
-  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "pictures";
+  return std::filesystem::path(TPGM_TEST_DATA) / "data" / "goldens" / "images";
 }
 
 std::string bytes_of(const std::string& name) { return test::read_bytes(folder() / name); }
@@ -89,7 +89,7 @@ TEST(Transforms, ResizeAsPillow) {
   EXPECT_GT(count, 30);
 }
 
-TEST(Transforms, ResizeTakesGrey) {
+TEST(Transforms, ResizeTakesGray) {
   const std::string bytes = bytes_of("grey_8.png");
   const Image colour = EncodedImage(bytes).decode();
   Image grey(colour.width, colour.height, 1);

@@ -1,4 +1,4 @@
-// A JPEG or PNG: all of it, then parts of it, exactly and roughly.
+// An image of any format: all of it, then parts of it, exactly and roughly.
 #include <zlib.h>
 
 #include "tests/fuzz/support.h"

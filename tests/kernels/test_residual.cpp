@@ -263,7 +263,7 @@ TEST_F(ResidualCuda, AgreesWithTheCpu) {
   }
 }
 
-// The fast Φ may be off by a rounding of bf16, and by no more, wherever Φ itself is no denormal number.
+// The fast Φ may be off by a rounding of bf16, and by no more, wherever Φ itself is not a denormal number.
 TEST_F(ResidualCuda, RoundsGeluOfEveryBf16) {
   Tensor every =
       torch::arange(-32768, 32768, torch::kInt).to(torch::kShort).view(torch::kBFloat16).view({1, -1});

@@ -342,7 +342,7 @@ TEST(RadiusNumbers, MoveByAdamAlongTheLossAndItsPenalties) {
     const Numbers loss = {0.3 - 0.05 * step, -0.7, 1, 0.1 * step};
     Numbers gradient(4);
     for (const size_t k : {0, 1, 3}) gradient[k] = loss[k] + 2 * rule.mu * gamma[k];
-    // Tensor 2, between 0 and 3 in group a, has not moved: it is a neighbour, and pulls at neither.
+    // Tensor 2, between 0 and 3 in group a, has not moved: it is a neighbor, and pulls at neither.
     Numbers given(4, NAN);
     table.radii.gradient(loss.data(), kLargest.data(), given.data(), nullptr);
     for (size_t k = 0; k < 4; ++k) ASSERT_NEAR(given[k], gradient[k], 1e-12) << step << " " << k;
@@ -359,7 +359,7 @@ TEST(RadiusNumbers, MoveByAdamAlongTheLossAndItsPenalties) {
   }
 }
 
-TEST(RadiusNumbers, NeighboursInAGroupPullAtEachOther) {
+TEST(RadiusNumbers, NeighborsInAGroupPullAtEachOther) {
   Table table({.tv = 0.5});
   const Numbers largest = {4, 2, 8, 5}, zero(4);
   table.radii.start(Numbers{2, 2, 2, 2}.data(), largest.data(), nullptr);  // γ = 1: ratios 1/4, 1/2, 1/8, 1/5

@@ -27,7 +27,7 @@ TEST_F(ClassifierTest, AFreshHeadHasNoAnchorAndAPretrainedOneHas) {
   EXPECT_EQ(pretrained.block_globs().back(), "head.*");
 }
 
-TEST_F(ClassifierTest, FeaturesAreNormalisedWhereAsked) {
+TEST_F(ClassifierTest, FeaturesAreNormalizedWhereAsked) {
   Classifier model(vit(), ClassifierOptions().num_classes(5).normalize(true));
   const at::Tensor lengths = model.features(at::randn({4, 3, 32, 32})).norm(2, 1);
   EXPECT_LT(difference(lengths, at::ones({4})), 1e-5);

@@ -92,14 +92,14 @@ static_assert(!std::is_default_constructible_v<Family>);
 
 class Families : public ModelFiles {
  protected:
-  // Two classes of six images, each of one colour.
+  // Two classes of six images, each of one color.
   std::string data() const {
-    for (const int colour : {40, 200}) {
-      const auto folder = file("data") / std::to_string(colour);
+    for (const int color : {40, 200}) {
+      const auto folder = file("data") / std::to_string(color);
       std::filesystem::create_directories(folder);
       for (int i = 0; i < 6; ++i) {
         Image image(8, 8);
-        std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(colour + i));
+        std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(color + i));
         test::write_bytes(folder / (std::to_string(i) + ".png"), encode_png(image));
       }
     }
@@ -168,6 +168,15 @@ TEST_F(Families, OneThatIsAddedGoesAllTheWay) {
   EXPECT_TRUE(has(
       error_of([&] { save_as(weights, file("theirs.safetensors"), SaveOptions().layout(Layout::kTimm)); }),
       "a mean has no layout timm; it has tpgm"));
+}
+
+TEST_F(Families, OneThatIsAddedIsNotCalledUnknown) {
+  const auto unknown = [] {
+    return has(error_of([] { parse_model("hrnet_w18"); }), "its architecture is not one of those here");
+  };
+  EXPECT_TRUE(unknown());
+  add_family(mean_family("hrnet"));
+  EXPECT_FALSE(unknown());
 }
 
 TEST_F(Families, WhatIsMissingIsNamedTogetherWithTheFamily) {
@@ -294,7 +303,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
     EXPECT_EQ(loaded.metadata.at("tpgm.model"), "script:" + where.string() + ":image_size=32");
     EXPECT_TRUE(loaded.model->head->weight.equal(trained.model->head->weight));
     EXPECT_EQ(loaded.notes, std::vector<std::string>{"runs the TorchScript program '" + where.string() +
-                                                     "', which its " + by});
+                                                     "', named by " + by});
   };
 
   const std::string refused = error_of([&] { load_classifier("", run, {}); });
@@ -304,7 +313,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // Who names it may be the caller or the recipe of the run.
   EXPECT_TRUE(load_classifier(model, run, {}).notes.empty());
-  runs(load_classifier("", run, LoadOptions().script(script)), script, "recipe names");
+  runs(load_classifier("", run, LoadOptions().script(script)), script, "the recipe of its run");
   test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
   EXPECT_EQ(script_of_run(file("run")).string(), script.string());
   EXPECT_EQ(script_of_run(run).string(), script.string());
@@ -323,14 +332,14 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // A checkpoint in a folder above the script.
   fs::copy_file(run, file("copy.safetensors"));
-  runs(load_classifier("", file("copy.safetensors"), {}), script, "metadata name");
+  runs(load_classifier("", file("copy.safetensors"), {}), script, "its metadata");
   // From the folder of the script, and from one above it, given by another way.
   const fs::path before = fs::current_path();
   for (const auto& folder : {file("elsewhere"), file("run/..")}) {
     fs::current_path(folder);
     const auto loaded = load_classifier("", run, {});
     fs::current_path(before);
-    runs(loaded, script, "metadata name");
+    runs(loaded, script, "its metadata");
   }
   // Everything is below the root, so that is no working folder to trust.
   fs::current_path("/");

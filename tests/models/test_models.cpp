@@ -395,7 +395,7 @@ TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {
   EXPECT_NE(error("resnet500").find("did you mean 'resnet50'"), std::string::npos) << error("resnet500");
   EXPECT_NE(error("vit:widht=4").find("did you mean 'width'"), std::string::npos) << error("vit:widht=4");
   EXPECT_NE(error("resnet50:patch=4").find("a resnet has no 'patch'"), std::string::npos);
-  EXPECT_NE(error("vit:width").find("'width' is no size"), std::string::npos);
+  EXPECT_NE(error("vit:width").find("'width' is not a size"), std::string::npos);
   EXPECT_NE(error("vit:width=4x").find("width=4x: expected a whole number"), std::string::npos);
   EXPECT_NE(error("vit:width=-4").find("expected a whole number from 1"), std::string::npos);
   EXPECT_NE(error("vit:width=99999999999999999999").find("expected a whole number"), std::string::npos);
@@ -403,7 +403,7 @@ TEST(Registry, WrongNamesAndSizesSuggestTheNearest) {
   EXPECT_NE(error("resnet:layers=3--4").find("such as 3-4-6-3"), std::string::npos);
   EXPECT_NE(error("vit:width=100").find("give heads=N"), std::string::npos) << error("vit:width=100");
   EXPECT_NE(error("vit:width=64,heads=5").find("5 heads"), std::string::npos);
-  EXPECT_NE(error("vit:image_size=225").find("no multiple of the patch"), std::string::npos);
+  EXPECT_NE(error("vit:image_size=225").find("not a multiple of the patch"), std::string::npos);
 }
 
 TEST(Registry, SuggestionsAreModels) {

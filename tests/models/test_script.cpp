@@ -203,9 +203,9 @@ TEST_F(Script, WhatIsNoModelIsRefused) {
   EXPECT_TRUE(has(error(save("    return x * self.scale\n")), "returns Float [1,3,224,224] for 1 images"));
   EXPECT_TRUE(has(error(save("    return x.flatten(1) @ x.flatten(1) * self.scale\n")),
                   "fails on images [1,3,224,224]: mat1 and mat2 shapes cannot be multiplied"));
-  EXPECT_TRUE(has(error("script:" + file("nowhere.pt").string()), "is no file"));
+  EXPECT_TRUE(has(error("script:" + file("nowhere.pt").string()), "is not a file"));
   write("text.pt", "hello");
-  EXPECT_TRUE(has(error("script:" + file("text.pt").string()), "is no TorchScript module"));
+  EXPECT_TRUE(has(error("script:" + file("text.pt").string()), "is not a TorchScript module"));
   EXPECT_TRUE(has(error("script:" + golden() + ":image_size=0"), "expected a whole number"));
   EXPECT_TRUE(has(error("script:" + golden() + ":width=3"), "a script has no 'width'"));
   save("    return x.flatten(1) * self.scale\n");

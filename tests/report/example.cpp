@@ -225,7 +225,7 @@ Page example_page() {
                                     {"Name", kHostile},
                                     {"A long remark",
                                      "All runs of this page were trained with the same augmentation, "
-                                     "which is not the paper's: it had no colour jitter."}},
+                                     "which is not the paper's: it had no color jitter."}},
                            .marked = {},
                            .rules = {}}}}}};
 }

@@ -26,7 +26,7 @@ MEASURE = """<!DOCTYPE html><body style="margin:0">%s<pre id="result"></pre><scr
 onload = () => {
   const lines = [];
   const say = (...words) => lines.push(words.join(' '));
-  const rgb = colour => colour.match(/[\\d.]+/g).slice(0, 3).join(',');
+  const rgb = color => color.match(/[\\d.]+/g).slice(0, 3).join(',');
   for (const frame of document.querySelectorAll('iframe')) {
     const page = frame.contentDocument, view = frame.contentWindow, width = frame.clientWidth;
     const style = element => view.getComputedStyle(element);
@@ -104,8 +104,8 @@ def scheme_argument(dark):
     return f"--blink-settings=preferredColorScheme={0 if dark else 1}"
 
 
-def luminance(colour):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (each / 255 for each in colour)]
+def luminance(color):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (each / 255 for each in color)]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -145,8 +145,8 @@ def pixels_of(png):
         elif kind == b"IDAT":
             data += body
         position += size + 12
-    width, height, depth, colours = header[:4]
-    channels = {0: 1, 2: 3, 6: 4}[colours]
+    width, height, depth, colors = header[:4]
+    channels = {0: 1, 2: 3, 6: 4}[colors]
     assert depth == 8
     data, stride, rows = zlib.decompress(data), width * channels, []
     above = bytearray(stride)
@@ -175,7 +175,7 @@ def check_screenshot(png, where, dark):
     background = max(set(pixels), key=pixels.count)
     other = sum(pixel != background for pixel in pixels) / len(pixels)
     expect(0.02 < other < 0.7, f"{where}: {100 * other:.1f} % of the image is not background")
-    expect(len(set(pixels)) > 20, f"{where}: there are {len(set(pixels))} colours in the image")
+    expect(len(set(pixels)) > 20, f"{where}: there are {len(set(pixels))} colors in the image")
     expect(sum(background) < 150 if dark else sum(background) > 700, f"{where}: the background is {background}")
 
 

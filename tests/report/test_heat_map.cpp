@@ -1,4 +1,4 @@
-// Heat maps: every cell, an order of colours that grey keeps, names that have room, and strictness.
+// Heat maps: every cell, an order of colors that gray keeps, names that have room, and strictness.
 #include "tpgm/report/heat_map.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +92,7 @@ TEST(HeatMap, NamesHaveRoom) {
   }
 }
 
-TEST(HeatMap, ValuesBeyondTheColours) {
+TEST(HeatMap, ValuesBeyondTheColors) {
   auto map = two_by_two();
   map.low = 0;
   map.high = 2;

@@ -140,14 +140,15 @@ TEST(Page, FoldedTable) {
 }
 
 TEST(Page, RefusesWhatItCannotShow) {
-  EXPECT_EQ(error_of(Gallery{"", {{"GIF89a", "o", {}}}}), "[page] the image 'o' is no PNG; encode it as one");
+  EXPECT_EQ(error_of(Gallery{"", {{"GIF89a", "o", {}}}}),
+            "[page] the image 'o' is not a PNG; encode it as one");
   EXPECT_EQ(error_of(Gallery{"", {{example_png(8, 1).substr(0, 20), "o", {}}}}),
-            "[page] the image 'o' is no PNG; encode it as one");
+            "[page] the image 'o' is not a PNG; encode it as one");
   for (const auto* id : {"", "a b", "../a", ".a", "a/b", "ä", "a\"b"})
-    EXPECT_TRUE(has(error_of(figure(id)), "no file name"));
+    EXPECT_TRUE(has(error_of(figure(id)), "not a file name"));
   auto empty = figure("f");
   empty.svg = "";
-  EXPECT_EQ(error_of(empty), "[page] the figure 'f' is no SVG; draw it with to_svg");
+  EXPECT_EQ(error_of(empty), "[page] the figure 'f' is not an SVG; draw it with to_svg");
   EXPECT_THROW(to_html({"t", "", {{"a", {figure("f")}}, {"b", {figure("f")}}}}), std::invalid_argument);
   EXPECT_THROW(html_of(Table{}), std::invalid_argument);
 }

@@ -300,7 +300,7 @@ TEST(Plot, AsHighAsAskedFor) {
   EXPECT_EQ(height(), before + 120);
 }
 
-TEST(Plot, FourteenSeriesDifferWithoutColour) {
+TEST(Plot, FourteenSeriesDifferWithoutColor) {
   Plot plot = example();
   plot.series.clear();
   for (int i = 0; i < 14; ++i)

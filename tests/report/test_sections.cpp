@@ -512,7 +512,7 @@ TEST_F(Sections, RadiiByBlockOverTraining) {
   EXPECT_EQ(figure(section, 1).id, "radii-2");
   EXPECT_EQ(figure(section, 1).csv, "series,x,y\nnorm,2,1\nnorm,4,7\n");
   EXPECT_HAS(figure(section, 1).svg, "Radii of L2-SP mu=2");
-  EXPECT_HAS(figure(section, 1).caption, " Of 2 such runs the best on selection data.");
+  EXPECT_HAS(figure(section, 1).caption, " Shown is the best of 2 such runs on selection data.");
 }
 
 TEST_F(Sections, RadiiWhileTheyAreLearnedAtTheEnd) {
@@ -553,7 +553,7 @@ TEST_F(Sections, RadiiOfManyBlocksAndMethods) {
   ASSERT_EQ(lines.size(), 9U);
   EXPECT_EQ(lines[1], "layer.3");
   EXPECT_EQ(fields_of(figure(section).csv).back(), (Cells{"layer.24", "2", "24"}));
-  EXPECT_HAS(figure(section).caption, "Every third of 25 blocks.");
+  EXPECT_HAS(figure(section).caption, "Shown is every third of 25 blocks.");
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ TEST_F(Tables, SayWhatIsWrongWithTheirNumbers) {
   const std::string header = "row,recipe,home=Home\n";
   EXPECT_HAS(wrong("row,home\n"), "expected row,recipe,TEST=TITLE");
   EXPECT_HAS(wrong("row,recipe,home,home\n"), "a test without a name, or there twice");
-  EXPECT_HAS(wrong(header + "A,ft,80 %\n"), "line 2: '80 %' is no number");
-  EXPECT_HAS(wrong(header + "# a comment\n\nA,ft,80 (x)\n"), "line 4: '80 (x)' is no number");
-  EXPECT_HAS(wrong(header + "A,ft,80 (1\n"), "is no number");
+  EXPECT_HAS(wrong(header + "A,ft,80 %\n"), "line 2: '80 %' is not a number");
+  EXPECT_HAS(wrong(header + "# a comment\n\nA,ft,80 (x)\n"), "line 4: '80 (x)' is not a number");
+  EXPECT_HAS(wrong(header + "A,ft,80 (1\n"), "is not a number");
   EXPECT_HAS(wrong(header + "A,ft,1,2\n"), "4 fields under 3 columns");
   EXPECT_HAS(wrong(header + "A,wise:ratio=0.3,norm=l2,1\n"), "put a recipe with several options in quotes");
   EXPECT_HAS(wrong(header + ",ft,1\n"), "a row needs a label and a recipe");
@@ -106,7 +106,7 @@ TEST_F(Tables, DependOnRowsThatAreThere) {
     return refused();
   };
   EXPECT_HAS(taking("lr=ftt.lr"), "no such row; did you mean 'ft'?");
-  EXPECT_HAS(taking("lr=ft.momentum"), "neither sweeps, takes nor says 'momentum'");
+  EXPECT_HAS(taking("lr=ft.momentum"), "neither sweeps, takes nor sets 'momentum'");
   EXPECT_HAS(taking("lrr=ft.lr"), "did you mean 'lr'?");
   EXPECT_HAS(taking("lr"), "KEY=ROW.KEY");
   EXPECT_HAS(taking("lr=ft"), "lr=ROW.KEY");

@@ -105,7 +105,7 @@ TEST_F(Project, LeavesAHeadOfOtherClasses) {
   }
 }
 
-TEST_F(Project, NeedsLabelledRadiusDataOfOnePart) {
+TEST_F(Project, NeedsLabeledRadiusDataOfOnePart) {
   auto options = make_models(3);
   options.part = "";
   EXPECT_HAS(error_of([&] { Projector(options, c10::kCPU, nullptr); }),

@@ -169,7 +169,7 @@ TEST_F(RunSets, KnowARunOfAnOlderVersion) {
 
 TEST_F(RunSets, AreRefusedWhereTheyCannotBeCompared) {
   EXPECT_HAS(error_of([&] { load_runs({folder_ / "nowhere"}); }), "[load_runs] there is no '");
-  EXPECT_HAS(error_of([&] { load(); }), "is no run and has none below it");
+  EXPECT_HAS(error_of([&] { load(); }), "is not a run and has none below it");
   run("a", {});
   EXPECT_HAS(error_of([&] { load_runs({folder_ / "a" / "recipe.toml"}); }), "is a file");
   run("b", {{"lr", "1"}}, {50, 60, 40, 99});

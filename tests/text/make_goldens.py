@@ -110,7 +110,7 @@ def word(source, extra):
 
 
 def lines(count, seed, extra=()):
-    """Texts as bytes; some of them are no UTF-8."""
+    """Texts as bytes; some of them are not UTF-8."""
     source = random.Random(seed)
     result = [b"", b" ", b"\x00", b"'", "\u3000\u2028".encode(), b"a" * 3000, "é".encode() * 500, b"x'" * 300, b"1" * 200,
               ("a" + "\u0301\u0323" * 400).encode(), "\u0345\u0334".encode() * 100, b"the" * 700, END.encode() * 40,
@@ -173,7 +173,7 @@ def write_batches(path, tokenizer, texts):
 
 def write_unusual(folder, tokenizer_json, texts):
     """A tokenizer.json with all that it may have and CLIP's has not: merges as text, added tokens of several kinds, bytes
-    that are no tokens."""
+    that are not tokens."""
     folder.mkdir(exist_ok=True)
     content = json.loads(gzip.decompress(tokenizer_json.read_bytes()))
     model = content["model"]

@@ -316,9 +316,9 @@ TEST_F(TokenizerTest, RefusesTokenizerJsonThatTreatsTextInAnotherWay) {
       {R"("merges": [)", R"("merges": [["a", 1], )", "merge 1 contains 1"},
       {R"("merges": [)", R"("merges": [{"a": "b"}, )", "merge 1 is an object"},
       {R"("merges": [)", R"("merges": ["ab", )", "merge 1 is 'ab', not two tokens"},
-      {R"("merges": [)", R"("merges": ["\u4e00 a", )", "merge 1 is '一 a', and '一' is no token"},
-      {R"("merges": [)", R"("merges": ["a \u4e00", )", "and '一' is no token"},
-      {R"("merges": [)", R"("merges": ["z \u00c1", )", "and 'zÁ' is no token"},
+      {R"("merges": [)", R"("merges": ["\u4e00 a", )", "merge 1 is '一 a', and '一' is not a token"},
+      {R"("merges": [)", R"("merges": ["a \u4e00", )", "and '一' is not a token"},
+      {R"("merges": [)", R"("merges": ["z \u00c1", )", "and 'zÁ' is not a token"},
       {R"("merges": [)", R"("merges": ["i n", )", "twice"},
       {R"("truncation")", R"("x": [[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]], "truncation")",
        "nests more than 20"},
@@ -358,14 +358,15 @@ TEST_F(TokenizerTest, RefusesWhatIsIncompleteOrDamaged) {
   write("merges.txt", "a b</w>\na b</w>\n");
   EXPECT_REFUSED(vocabulary, "it has merge 1 twice");
   write("merges.txt", "a c</w>\n");
-  EXPECT_REFUSED(vocabulary, "merge 1 is 'a c</w>', and 'c</w>' is no token");
+  EXPECT_REFUSED(vocabulary, "merge 1 is 'a c</w>', and 'c</w>' is not a token");
   write("vocab.json", R"({"a":0,"a":1})");
   EXPECT_REFUSED(vocabulary, "it has the token 'a' twice");
   write("vocab.json", kVocabulary.substr(0, 20));
   EXPECT_REFUSED(vocabulary, "not JSON");
 
   EXPECT_REFUSED(write("twice.txt", "title\na b\na b\n"), "it has the token 'ab' twice");
-  EXPECT_REFUSED(write("unknown.txt", "title\na b</w>\nxy z\n"), "merge 2 is 'xy z', and 'xy' is no token");
+  EXPECT_REFUSED(write("unknown.txt", "title\na b</w>\nxy z\n"),
+                 "merge 2 is 'xy z', and 'xy' is not a token");
   EXPECT_REFUSED(write("title.txt", "title\n"), "found none");
   EXPECT_REFUSED(write("empty.txt", ""), "found none");
 }

@@ -151,7 +151,7 @@ TEST_P(EmaTest, WarmsUpOnceOverASeriesOfProcesses) {
 
   auto damaged = copy(state);
   damaged[".updates"] = torch::zeros({2});
-  EXPECT_NE(error_of([&] { resumed.load_state_dict(damaged); }).find("'.updates' is no count"),
+  EXPECT_NE(error_of([&] { resumed.load_state_dict(damaged); }).find("'.updates' is not a count"),
             std::string::npos);
 }
 

@@ -14,6 +14,7 @@
 
 #include "tests/data/data_files.h"
 #include "tests/support.h"
+#include "tpgm/data/formats/format.h"
 #include "tpgm/io/file.h"
 #include "tpgm/io/state_dict.h"
 #include "tpgm/models/clip.h"
@@ -349,10 +350,10 @@ TEST_F(DataSetup, SaysWhyASetIsEmpty) {
 }
 
 TEST_F(DataSetup, ReportsImagesThatAreNotRead) {
-  test::put_file(folder_ / "photo/cat/x.webp", "RIFF");
-  test::put_file(folder_ / "photo/cat/y.gif", "GIF8");
+  test::put_file(folder_ / "photo/cat/x.gif", "GIF8");
+  test::put_file(folder_ / "photo/cat/y.bmp", "BM");
   const std::string note =
-      "2 files of '" + folder_.string() + "' are not read: 1 .webp, 1 .gif (JPEG and PNG are)";
+      "2 files of '" + folder_.string() + "' are not read: 1 .gif, 1 .bmp (" + format_names() + " are)";
   const auto data = open();
   EXPECT_EQ(std::count(data.notes.begin(), data.notes.end(), note), 1);
   for (const auto& test : data.tests) EXPECT_EQ(test.unread, note);

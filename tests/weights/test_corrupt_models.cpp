@@ -154,14 +154,14 @@ TEST_F(CorruptCheckpoints, Timm) {
        {"a patch without the bytes for it",
         reshape("patch_embed.proj.weight", {width, 3, int64_t{1} << 40, 0}), "and elements"},
        {"1-dimensional patches", reshape("patch_embed.proj.weight", {width}), "expected 4 dimensions"},
-       {"patches that are no squares", reshape("patch_embed.proj.weight", {width, 3, 8, 4}), in_model},
+       {"patches that are not squares", reshape("patch_embed.proj.weight", {width, 3, 8, 4}), in_model},
        {"another width of the patches", reshape("patch_embed.proj.weight", {width + 2, 3, 8, 8}),
         "tensors do not fit"},
        {"a width that makes terabytes", reshape("patch_embed.proj.weight", {1 << 20, 1, 1, 1}), "do not fit"},
        {"an odd width", reshape("patch_embed.proj.weight", {33, 3, 8, 8}), "cannot be split into 2 heads"},
        {"a hidden width that makes gigabytes", reshape("blocks.0.mlp.fc1.weight", {1 << 22, 1}),
         "do not fit"},
-       {"positions that are no square", reshape("pos_embed", {1, rows + 1, width}),
+       {"positions that are not square", reshape("pos_embed", {1, rows + 1, width}),
         "expected one and a square"},
        {"one position", reshape("pos_embed", {1, 1, width}), "expected one and a square"},
        {"positions without elements", reshape("pos_embed", {1, 1 + (int64_t{1} << 40), 0}), "and elements"},
@@ -176,7 +176,7 @@ TEST_F(CorruptCheckpoints, Timm) {
        {"no last bias", drop("blocks.1.mlp.fc2.bias"), "'blocks.1.mlp.fc2.bias' is in the model, but not"},
        {"q, k, v that are too few", reshape("blocks.0.attn.qkv.weight", {width, width}), "blocks.0.attn.qkv"},
        {"two final norms", add("fc_norm.weight", {width}), "is our 'norm.weight', and so is another"},
-       {"a block that is no number", add("blocks.x.norm1.weight", {width}), "'blocks.x.norm1.weight'"},
+       {"a block that is not a number", add("blocks.x.norm1.weight", {width}), "'blocks.x.norm1.weight'"},
        {"a block with a leading zero", add("blocks.00.norm1.weight", {width}), "'blocks.00.norm1.weight'"},
        {"a block far away", add("blocks.99999999999999999999.norm1.weight", {width}), "blocks.999"},
        {"20,000 blocks of nothing", add_many("blocks.", ".norm1.weight", 20000),
@@ -270,7 +270,7 @@ TEST_F(CorruptCheckpoints, ResNets) {
           {"no first block", drop("layer2.0.conv1.weight"), "do not fit"},
           {"no statistics", drop("bn1.running_var"), "'stem.bn1.running_var' is in the model, but not"}});
   attack("openai-clip-rn/model.pt", "clip-resnet:heads=2,text_heads=2",
-         {{"positions that are no square", reshape("visual.attnpool.positional_embedding", {4, 64}),
+         {{"positions that are not square", reshape("visual.attnpool.positional_embedding", {4, 64}),
            "expected one and a square"},
           {"no pooling", drop("visual.attnpool.positional_embedding"), "'visual.pool.position' is missing"},
           {"0-dimensional projection", reshape("text_projection", {}), "expected a matrix"},
@@ -316,7 +316,7 @@ class CorruptConfigs : public CorruptModels {
 };
 
 TEST_F(CorruptConfigs, AreRefused) {
-  const std::string none = "it is no JSON object; restore it, or remove it";
+  const std::string none = "it is not a JSON object; restore it, or remove it";
   attack("empty", "", none);
   attack("an array", "[]", none);
   attack("cut off", good_.substr(0, good_.size() / 2), none);

@@ -148,9 +148,9 @@ TEST_F(PreprocessingFiles, WhatIsDoneOtherwiseIsSaid) {
 TEST_F(PreprocessingFiles, DamagedAndHostileOnesAreRefused) {
   const Read transformers = read_huggingface_preprocessing, timm = read_timm_preprocessing;
   const std::vector<std::tuple<Read, std::string, std::string>> attacks{
-      {transformers, "", "no JSON object"},
-      {transformers, "[1, 2]", "no JSON object"},
-      {transformers, R"({"image_mean": [0.5, 0.5, 0.5)", "no JSON object"},
+      {transformers, "", "not a JSON object"},
+      {transformers, "[1, 2]", "not a JSON object"},
+      {transformers, R"({"image_mean": [0.5, 0.5, 0.5)", "not a JSON object"},
       {transformers, std::string(1 << 20, ' '), "it has 1048576 bytes"},
       {transformers, R"({"image_mean": [0.5, 0.5]})", "image_mean is an array, expected one number or three"},
       {transformers, R"({"image_mean": "grey"})", R"(image_mean is "grey", expected one number or three)"},
@@ -159,7 +159,7 @@ TEST_F(PreprocessingFiles, DamagedAndHostileOnesAreRefused) {
       {transformers, R"({"image_std": [0.5, 0, 0.5]})", "image_std is 0, expected numbers"},
       {transformers, R"({"image_std": -1})", "image_std is -1"},
       {transformers, R"({"image_mean": [123.7, 116.3, 103.5], "do_rescale": false})", "image_mean is 123.7"},
-      {transformers, R"({"image_mean": 1e999})", "no JSON object"},
+      {transformers, R"({"image_mean": 1e999})", "not a JSON object"},
       {transformers, R"({"rescale_factor": 0, "image_mean": 0})",
        "rescale_factor is 0, expected a number from 1/255 to 1"},
       {transformers, R"({"resample": 6})", "resample is 6, expected a filter of Pillow"},

@@ -151,7 +151,7 @@ TEST_F(Weights, TimmsConfigSaysThePoolAndTheActivation) {
             Activation::kQuickGelu);
   write("config.json", R"({"architecture": "vit_base_patch16_224", "global_pool": "avg"})");
   EXPECT_TRUE(has(error_of([&] { read_weights(Checkpoint(folder_), parse_model("vit:heads=2")); }),
-                  "mean of normalised patches"));
+                  "mean of normalized patches"));
 }
 
 TEST_F(Weights, MocosSmallVitHasTwelveHeads) {

@@ -30,7 +30,7 @@ int64_t parse_bytes(const std::string& text) {
       return static_cast<int64_t>(std::llround(number * factor));
     }
   }
-  throw std::invalid_argument(fmt::format("'{}' is no size; write it like 5GB, 500MB or 2GiB", text));
+  throw std::invalid_argument(fmt::format("'{}' is not a size; write it like 5GB, 500MB or 2GiB", text));
 }
 
 bool TextOf<ByteCount>::read(const std::string& text, ByteCount& value) {

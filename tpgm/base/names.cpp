@@ -15,7 +15,7 @@
 namespace tpgm {
 namespace {
 
-constexpr size_t kLongest = 256;  // bytes of names that are compared; longer ones are no misspelled words
+constexpr size_t kLongest = 256;  // bytes of names that are compared; longer ones are not misspelled words
 
 // In lower case, with one '\x80' for each letter that is not ASCII.
 std::string folded(const std::string& text) {
@@ -30,7 +30,7 @@ std::string folded(const std::string& text) {
   return result;
 }
 
-// Damerau–Levenshtein distance: letters to insert, delete or replace, and neighbours to swap. A '*' in `a`
+// Damerau–Levenshtein distance: letters to insert, delete or replace, and neighbors to swap. A '*' in `a`
 // stands for any letters.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<size_t> before, above(b.size() + 1), row(b.size() + 1);
@@ -97,10 +97,9 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
                          const std::string& prefix) {
   const auto meant = nearest(word, words);
   if (meant.empty()) return "";
-  const bool looks_alike = !is_ascii(word) && is_ascii(meant);
-  return fmt::format("{}; did you mean '{}{}'?",
-                     looks_alike ? "; it has a letter that only looks like ASCII" : "", prefix,
-                     printable(meant));
+  const bool not_ascii = !is_ascii(word) && is_ascii(meant);
+  return fmt::format("{}; did you mean '{}{}'?", not_ascii ? "; it has a character that is not ASCII" : "",
+                     prefix, printable(meant));
 }
 
 std::string the_nearest(const std::string& word, const std::vector<std::string>& words) {

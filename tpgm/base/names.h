@@ -14,7 +14,7 @@ std::string lower(std::string text);
 bool matches(const std::string& glob, const std::string& name);
 
 /// The one of `words` that a misspelled `word` probably meant; empty if none is near: at most about a third of
-/// the letters may differ, and four. Swapped neighbours count as one letter, upper case is lower case, and a
+/// the letters may differ, and four. Swapped neighbors count as one letter, upper case is lower case, and a
 /// '*' in `word` stands for any letters.
 std::string nearest(const std::string& word, const std::vector<std::string>& words);
 
@@ -22,7 +22,7 @@ std::string nearest(const std::string& word, const std::vector<std::string>& wor
 /// front of the name; empty if none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& words,
                          const std::string& prefix = "");
-/// The same for what is no misspelled keyword, such as names of classes: "; the nearest is 'NEAREST'".
+/// The same for what is not a misspelled keyword, such as names of classes: "; the nearest is 'NEAREST'".
 std::string the_nearest(const std::string& word, const std::vector<std::string>& words);
 
 /// Throws, with the nearest name as a hint, if one of the `globs` matches none of the `names`.

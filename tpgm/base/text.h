@@ -19,7 +19,7 @@
 
 namespace tpgm {
 
-/// The keywords of an enumeration, in the order in which --help lists them. Specialise it beside the
+/// The keywords of an enumeration, in the order in which --help lists them. Specialize it beside the
 /// enumeration:
 ///
 ///     template <>
@@ -29,7 +29,7 @@ namespace tpgm {
 template <class E>
 struct Keywords;
 
-/// The text of a type that is none of the types below. Specialise it beside the type, with
+/// The text of a type that is none of the types below. Specialize it beside the type, with
 ///
 ///     static std::string type();                            // for --help and errors: "int|end"
 ///     static std::string expected();                        // for errors, if they need other words

@@ -97,7 +97,7 @@ std::vector<std::pair<std::string, std::string>> plan_names(const Checkpoint& in
   for (const auto& [old, name] : names) {
     TORCH_CHECK((!name.empty() || old.empty()) && seen.insert(name).second, "renaming makes '", old,
                 "' into '", name,
-                name.empty() ? "', which is no name" : "', which another tensor is called already");
+                name.empty() ? "', which is not a name" : "', which another tensor is called already");
   }
   return names;
 }

@@ -41,7 +41,7 @@ struct RadiiOptions {
   TORCH_ARG(double, lr) = 1e-2;
   /// Adds mu · Σ γ² to the loss of the radii (TPGM-C).
   TORCH_ARG(double, mu) = 0;
-  /// Adds tv · Σ |α_i − α_{i−1}| over neighbours in a group, α = γ / max n.
+  /// Adds tv · Σ |α_i − α_{i−1}| over neighbors in a group, α = γ / max n.
   TORCH_ARG(double, tv) = 0;
   /// Default: Adam with learning rate `lr`, betas (0.9, 0.999) and eps 1e-8, on the device. On CUDA, an
   /// optimizer of your own costs a synchronization with the host per update.

@@ -32,7 +32,7 @@ struct DatasetReport {
   std::vector<Twins> twins;
 
   int64_t twins_apart() const;
-  /// True if every image can be decoded and no image is in two parts: splits and domains must not share
+  /// True if every image can be decoded and no image occurs in two parts: splits and domains must not share
   /// images.
   bool fine() const { return unreadable.empty() && twins_apart() == 0; }
 };

@@ -33,7 +33,7 @@ std::vector<std::string> load_class_list(const fs::path& path) try {
   if (fs::is_directory(path, ignored)) {
     const auto parts = read_image_folder(path);
     TORCH_CHECK(parts.size() == 1 && !parts[0].classes.empty(), "'", path.string(),
-                "' is no folder of class folders");
+                "' is not a folder of class folders");
     return parts[0].classes;
   }
   const MappedFile file(path);

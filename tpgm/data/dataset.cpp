@@ -1,4 +1,4 @@
-// Recognises the type of a data set, and joins the classes of its parts.
+// Recognizes the type of a data set, and joins the classes of its parts.
 #include "tpgm/data/dataset.h"
 
 #include <c10/util/Exception.h>

@@ -29,7 +29,7 @@ class Dataset {
 
   /// `where` is a folder of class folders (sources/folder.h), of list files (sources/list.h) or of tar shards
   /// (sources/tar.h); or a single list, tar or image; or a pattern of tars ("train-{000..146}.tar"). If a
-  /// folder has several of these, labelled tars take precedence over lists, and lists over folders, since
+  /// folder has several of these, labeled tars take precedence over lists, and lists over folders, since
   /// lists often lie beside the folders whose images they name.
   ///
   /// The classes of all parts are joined: named classes are sorted; in list files, a label is a position.

@@ -7,7 +7,7 @@
 
 namespace tpgm {
 
-/// Rows of `width` pixels from the top, `channels` bytes each: 3 (red, green, blue) or 1 (grey).
+/// Rows of `width` pixels from the top, `channels` bytes each: 3 (red, green, blue) or 1 (gray).
 struct Image {
   int64_t width = 0, height = 0;
   int64_t channels = 3;
@@ -24,7 +24,7 @@ struct Image {
   const uint8_t* row(int64_t y) const { return pixels.data() + y * width * channels; }
 };
 
-/// The grey value of an RGB pixel, with the weights of Pillow's convert("L").
+/// The gray value of an RGB pixel, with the weights of Pillow's convert("L").
 inline uint8_t grey(const uint8_t* rgb) {
   return static_cast<uint8_t>((19595 * rgb[0] + 38470 * rgb[1] + 7471 * rgb[2] + 0x8000) >> 16);
 }

@@ -1,4 +1,4 @@
-// Changes the colours and shapes of images as Pillow does, in the same precisions.
+// Changes the colors and shapes of images as Pillow does, in the same precisions.
 #include "tpgm/data/image_ops.h"
 
 #include <c10/util/Exception.h>
@@ -132,7 +132,7 @@ TPGM_FOR_EACH_CPU void turn_hue(Block& block, int shift) {
   }
 }
 
-// Each pixel from where `matrix`, of two rows, says that its centre comes from.
+// Each pixel from where `matrix`, of two rows, says that its center comes from.
 void warp(Image& image, const std::array<double, 6>& matrix) {
   // 16 bits after the point, as in Pillow.
   const auto fixed = [](double x) { return static_cast<int64_t>(std::floor(x * 65536 + 0.5)); };

@@ -10,14 +10,14 @@ namespace tpgm {
 
 /// All functions change the image in place, and throw unless it has 3 channels.
 
-/// Blend the image with a degenerate one: black (brightness), the mean grey of the image (contrast), the
-/// image in grey (saturation), or smoothed (sharpness). Factor 0 gives the degenerate image, 1 the image
+/// Blend the image with a degenerate one: black (brightness), the mean gray of the image (contrast), the
+/// image in gray (saturation), or smoothed (sharpness). Factor 0 gives the degenerate image, 1 the image
 /// itself, and more than 1 extrapolates.
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
 void adjust_saturation(Image& image, double factor);
 void adjust_sharpness(Image& image, double factor);
-/// Shifts the hue by `turn` ∈ [-0.5, 0.5] of the colour circle (torchvision's hue_factor). Hue, saturation
+/// Shifts the hue by `turn` ∈ [-0.5, 0.5] of the color circle (torchvision's hue_factor). Hue, saturation
 /// and value are rounded to 8 bits on the way, so 0 is not quite the identity.
 void adjust_hue(Image& image, double turn);
 
@@ -30,10 +30,10 @@ void autocontrast(Image& image);
 /// Equalizes the histogram of each channel.
 void equalize(Image& image);
 
-/// Move pixels with nearest-neighbour sampling, and fill with black. A shear keeps the top left corner in
+/// Move pixels with nearest-neighbor sampling, and fill with black. A shear keeps the top left corner in
 /// place: shear_x moves each row `tangent` pixels further to the left than the row above it, shear_y each
 /// column `tangent` pixels further up than the column to its left. A rotation is counter-clockwise about the
-/// centre.
+/// center.
 void shear_x(Image& image, double tangent);
 void shear_y(Image& image, double tangent);
 void translate(Image& image, int64_t right, int64_t down);

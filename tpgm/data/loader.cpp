@@ -30,7 +30,7 @@ constexpr uint64_t kShuffle = 0x5f;  // purpose of the random stream
 
 using ByteValues = std::array<std::array<float, 256>, 3>;
 
-// Normalised values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
+// Normalized values of every byte, in the arithmetic of torchvision's ToTensor and Normalize.
 ByteValues normalized_bytes(const LoaderOptions& options) {
   ByteValues table;
   for (int c = 0; c < 3; ++c) {
@@ -204,7 +204,7 @@ class Loader::Impl {
     TORCH_CHECK(size_ > 0, "[Loader] image_size ", size_, " must be at least 1");
   }
 
-  // What `make` returns. If it throws the epoch is over: a caller that goes on must not miss a batch
+  // What `make` returns. If it throws the epoch is over: a caller that continues must not miss a batch
   // unnoticed.
   template <typename Make>
   auto ending_at_an_error(const Make& make) -> decltype(make()) {

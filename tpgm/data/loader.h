@@ -46,10 +46,10 @@ struct LoaderOptions {
   TORCH_ARG(bool, drop_last) = false;
   TORCH_ARG(uint64_t, seed) = 0;
   TORCH_ARG(c10::Device, device) = c10::Device(c10::kCPU);
-  /// Normalisation of pixels, which are in 0..1.
+  /// Normalization of pixels, which are in 0..1.
   TORCH_ARG(Triple, mean) = { 0.485, 0.456, 0.406 };
   TORCH_ARG(Triple, std) = { 0.229, 0.224, 0.225 };
-  /// 3, or 1 for grey (Pillow's convert("L")), which is normalised with the average of `mean` and of `std`.
+  /// 3, or 1 for gray (Pillow's convert("L")), which is normalized with the average of `mean` and of `std`.
   TORCH_ARG(int64_t, channels) = 3;
   /// Bytes of decoded images to keep for the next epoch; 0: none. Images that do not fit are decoded every
   /// time. With a cache whole images are decoded, and Decode::kFast has no effect.
@@ -59,7 +59,7 @@ struct LoaderOptions {
 };
 
 struct Batch {
-  at::Tensor images;             ///< [n, channels, size, size], float32, channels-last, normalised
+  at::Tensor images;             ///< [n, channels, size, size], float32, channels-last, normalized
   at::Tensor labels;             ///< [n], int64; -1 for an image without a label
   std::vector<int64_t> indices;  ///< positions in the subset's samples
 };
@@ -74,7 +74,7 @@ struct BadImage {
 /// its content. The number of workers, the queue and the batches read before do not change it.
 ///
 /// On CUDA the loader copies bytes from pinned memory on its own stream while the device computes, and
-/// normalises them on the device. The caller's current stream waits for the copy; the calling thread does
+/// normalizes them on the device. The caller's current stream waits for the copy; the calling thread does
 /// not.
 ///
 /// All calls must come from one thread. The destructor waits for images that are being decoded.

@@ -20,9 +20,9 @@ void draw_box(Mix& mix, int64_t height, int64_t width, Random& random) {
   const double side = std::sqrt(1 - mix.lambda);
   const auto draw = [&](int64_t size, int64_t& begin, int64_t& end) {
     const auto cut = static_cast<int64_t>(static_cast<double>(size) * side);
-    const int64_t centre = random.integer(size);
-    begin = std::max<int64_t>(centre - cut / 2, 0);
-    end = std::min(centre + (cut + 1) / 2, size);
+    const int64_t center = random.integer(size);
+    begin = std::max<int64_t>(center - cut / 2, 0);
+    end = std::min(center + (cut + 1) / 2, size);
   };
   draw(height, mix.top, mix.bottom);
   draw(width, mix.left, mix.right);

@@ -45,7 +45,7 @@ class Random {
   }
 
  private:
-  // splitmix64: neighbouring seeds give unrelated keys.
+  // splitmix64: neighboring seeds give unrelated keys.
   static uint64_t mixed(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

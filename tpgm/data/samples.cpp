@@ -49,7 +49,7 @@ std::string read_file(const std::filesystem::path& path, const Samples::Extent* 
   } else {
     struct stat status {};
     if (::fstat(file.value, &status) != 0 || !S_ISREG(status.st_mode)) {
-      throw Malformed{"it is no regular file", "expected an image"};
+      throw Malformed{"it is not a regular file", "expected an image"};
     }
     size = static_cast<size_t>(status.st_size);
   }

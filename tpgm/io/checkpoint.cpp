@@ -50,7 +50,7 @@ constexpr std::array<std::string_view, 6> kNoCheckpoints{
     "training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state.pth"};
 
 fs::path find_in(const fs::path& folder) {
-  std::error_code error;  // ignored: a file that cannot be examined is no candidate
+  std::error_code error;  // ignored: a file that cannot be examined is not a candidate
   for (const auto name : kKnownFiles) {
     if (fs::is_regular_file(folder / name, error)) return folder / name;
   }

@@ -17,7 +17,7 @@ namespace tpgm {
 /// A CPU tensor that is a view of the mapping and keeps it alive, with the strides of the entry. Writing to
 /// it changes other tensors of this mapping, never the file. If the bytes are not aligned to the dtype, it is
 /// a copy. Throws Malformed on a bool that is neither 0 nor 1, because reading it would be undefined
-/// behaviour.
+/// behavior.
 at::Tensor tensor_at(const std::shared_ptr<const MappedFile>& file, const TensorEntry& entry);
 
 /// Elements [begin, begin + count) of the tensor in row-major order, as a vector. They are a copy only if

@@ -217,7 +217,7 @@ void check_coverage(SafetensorsHeader& header, std::string_view file, size_t dat
     covered = entry.offset + entry.size;
     const auto bytes = file.substr(entry.offset, entry.size);
     if (entry.dtype == at::kBool) budget.charge(bytes.size());
-    // Reading a bool with another value would be undefined behaviour.
+    // Reading a bool with another value would be undefined behavior.
     require(entry.dtype != at::kBool ||
                 std::all_of(bytes.begin(), bytes.end(), [](char byte) { return byte == 0 || byte == 1; }),
             "'{}' is BOOL, but has bytes other than 0 and 1", printable(name));

@@ -46,7 +46,7 @@ class IndexReader final : public nlohmann::json_sax<json> {
   }
   bool string(std::string& file) override {
     if (!inside_) return true;
-    require(is_file_name(file), "'{}' is said to be in '{}', which is no file beside the index",
+    require(is_file_name(file), "the index puts '{}' in '{}', which is not a file beside the index",
             printable(key_), printable(file));
     budget_.charge(key_.size() + file.size() + 200);
     names_.add(key_);

@@ -121,7 +121,7 @@ class Unwrapper {
     const Dict* dict = key.empty() ? choose(as_dict(root)) : descend(as_dict(root), key);
     collect(*dict, "", 0);
     if (!skipped_.empty()) {
-      notes.push_back(fmt::format("left out what is no tensor: {}", list(skipped_)));
+      notes.push_back(fmt::format("left out what is not a tensor: {}", list(skipped_)));
     }
     if (found_.empty()) {
       throw Malformed{fmt::format("found no tensors{}; its keys are {}",
@@ -213,7 +213,7 @@ class Unwrapper {
   void collect(const Dict& dict, const std::string& prefix, size_t depth) {
     for (const auto& [key, value] : dict.items) {
       const auto* text = std::get_if<Text>(&key);
-      const std::string_view own = text == nullptr ? "a key that is no string" : text->view;
+      const std::string_view own = text == nullptr ? "a key that is not a string" : text->view;
       budget_.charge(2 * (prefix.size() + own.size()) + 96);
       const std::string name = prefix + std::string(own);
       if (const auto* tensor = text == nullptr ? nullptr : host_.tensor(value)) {

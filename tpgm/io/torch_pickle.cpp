@@ -140,8 +140,8 @@ void TorchHost::mention(const Global& global, size_t offset) {
                     "only plain tensors are read"};
   }
   throw Malformed{
-      fmt::format("byte {}: refuses to call '{}', which is no tensor, parameter or plain container", offset,
-                  printable(name)),
+      fmt::format("byte {}: refuses to call '{}', which is not a tensor, parameter or plain container",
+                  offset, printable(name)),
       "if you trust where it comes from, load it in Python and save model.state_dict() alone"};
 }
 

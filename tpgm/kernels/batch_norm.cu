@@ -351,7 +351,7 @@ struct Cell {
   unsigned positive;
 };
 
-// For kMax: adds the gradients of the window at (line, column) and of its neighbours below and to the right,
+// For kMax: adds the gradients of the window at (line, column) and of its neighbors below and to the right,
 // each to the pixel that was the largest of its window.
 template <class T>
 __device__ void scatter_windows(const Gradient& from, const Shape& shape, int image, int line, int column,
@@ -571,7 +571,7 @@ __global__ void __launch_bounds__(kThreads, 4) mean_pool_backward_kernel(const T
   }
 }
 
-// A thread computes one of the `lines` × `columns` pixels of y in an image. Neighbouring threads read the
+// A thread computes one of the `lines` × `columns` pixels of y in an image. Neighboring threads read the
 // same lines of x, which are in the cache.
 template <class From, int kFrom>
 __global__ void __launch_bounds__(kThreads)

@@ -35,7 +35,7 @@ struct RadiiStep {
   const double* radius_gradients = nullptr;  // dL/dγ
   const double* largest = nullptr;           // max n of the weights at which they were taken
   double mu = 0, tv = 0;
-  const int64_t* before = nullptr;  // the indices of each tensor's neighbours in its group; -1: none
+  const int64_t* before = nullptr;  // the indices of each tensor's neighbors in its group; -1: none
   const int64_t* behind = nullptr;
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0;
   double* gradient = nullptr;  // not null: write the gradient here, and take no step

@@ -61,13 +61,13 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
           "radius steps per update; auto: 1 while training, 200 at the end");
     visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");
     visit("init", self.init(), "initial radius: half of the distance, or eps");
-    visit("eps", self.eps(), "initial radius with init = eps");
+    visit("eps", self.eps(), "initial radius with init = eps; for Adam's epsilon see `opt-eps`");
     visit("scale", self.scale(), "learn the radius itself, or its ratio to the distance");
     visit("project", self.project(),
           "project also on steps that learn no radii, or only when radii are updated");
     visit("mu", self.mu(), "TPGM-C: weight of the squared radii in the radius loss");
     visit("tv", self.tv(), "weight of the total variation of the ratios within a block");
-    visit("groups", self.groups(), "one glob per group of tv; empty: blocks by name");
+    visit("groups", self.groups(), "groups of tensors for `tv`, one glob each; default: blocks");
     visit_anchored(self, visit);
   }
 };

@@ -12,7 +12,7 @@ namespace tpgm {
 
 class Backbone : public torch::nn::Module {
  public:
-  /// images [batch, channels(), height, width], normalised, to features [batch, num_features()].
+  /// images [batch, channels(), height, width], normalized, to features [batch, num_features()].
   at::Tensor forward(const at::Tensor& images) { return features(images, ""); }
   /// The output of one of blocks(), pooled to [batch, num_features(layer)]: for a ViT the class token, for a
   /// ResNet the mean over pixels. The empty layer is the output of the model. Throws for an unknown name, and
@@ -31,8 +31,8 @@ class Backbone : public torch::nn::Module {
   /// for a TorchScript module, whose operations are unknown.
   virtual int64_t multiply_adds() const = 0;
 
-  /// Initialises every parameter as the authors of the model do. Before this call, or before weights are
-  /// loaded, the parameters are uninitialised memory.
+  /// Initializes every parameter as the authors of the model do. Before this call, or before weights are
+  /// loaded, the parameters are uninitialized memory.
   virtual void reset_parameters() = 0;
 
  protected:

@@ -17,7 +17,7 @@ struct ClassifierOptions {
   TORCH_ARG(int64_t, num_classes) = 0;
   /// Whether a fresh head has a bias.
   TORCH_ARG(bool, bias) = true;
-  /// L2-normalise the features before the head, as zero-shot heads need it.
+  /// L2-normalize the features before the head, as zero-shot heads need it.
   TORCH_ARG(bool, normalize) = false;
   /// Which of the backbone's blocks() gives the features; empty: its output.
   TORCH_ARG(std::string, layer) = "";
@@ -28,7 +28,7 @@ struct ClassifierOptions {
 
 /// A backbone with one of two heads, which the constructor chooses:
 ///   - A linear head: logits are `head`(features). `text` and `logit_scale` are undefined.
-///   - A text head, with which both towers of CLIP train: logits are the normalised features times the
+///   - A text head, with which both towers of CLIP train: logits are the normalized features times the
 ///     embeddings of the class names, times exp(`logit_scale`). The text tower computes the embeddings in every
 ///     forward pass. `head` is null.
 ///
@@ -49,7 +49,7 @@ class Classifier : public torch::nn::Module {
 
   /// The logits [batch, classes] of images.
   at::Tensor forward(const at::Tensor& images);
-  /// The input of the head: the features of options().layer, L2-normalised with options().normalize.
+  /// The input of the head: the features of options().layer, L2-normalized with options().normalize.
   at::Tensor features(const at::Tensor& images);
 
   bool has_text_head() const { return text != nullptr; }

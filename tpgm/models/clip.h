@@ -32,7 +32,7 @@ struct ClipTextOptions {
 class ClipText : public torch::nn::Module {
  public:
   explicit ClipText(const ClipTextOptions& options);
-  /// tokens [texts, n], int64 with n ≤ context → [texts, embedding], not normalised.
+  /// tokens [texts, n], int64 with n ≤ context → [texts, embedding], not normalized.
   at::Tensor forward(const at::Tensor& tokens);
   const ClipTextOptions& options() const { return options_; }
   void reset_parameters();
@@ -60,7 +60,7 @@ class Clip : public torch::nn::Module {
   at::Tensor logit_scale;
 };
 
-/// L2-normalises each row.
+/// L2-normalizes each row.
 at::Tensor normalized(const at::Tensor& features);
 
 }  // namespace tpgm

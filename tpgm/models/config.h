@@ -40,8 +40,8 @@ struct Keywords<Stem> {
 
 /// How a ViT makes features of its tokens.
 enum class Pool {
-  kClass,  // the class token, normalised
-  kMean,   // the mean over the patches, normalised
+  kClass,  // the class token, normalized
+  kMean,   // the mean over the patches, normalized
 };
 template <>
 struct Keywords<Pool> {

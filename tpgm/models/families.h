@@ -52,7 +52,7 @@ struct Size {
   int64_t least = 1, most = 1 << 20;                 ///< for whole numbers
 };
 
-/// How to recognise a checkpoint of the family under our names, and how to read its sizes. In a family with a
+/// How to recognize a checkpoint of the family under our names, and how to read its sizes. In a family with a
 /// text tower these are the names below "visual.".
 struct Recognition {
   std::string signature;  ///< a tensor of every model of this architecture, and of no other
@@ -82,9 +82,9 @@ struct Family {
   /// In the order in which users see them. image_size and channels are required.
   std::vector<Size> sizes;
   /// Sets every open size to its default. Throws for a size without one, such as the heads of a width that is
-  /// no multiple of 64.
+  /// not a multiple of 64.
   Required<void (*)(ModelConfig&)> set_defaults;
-  /// Makes the image tower of a config without open sizes. Parameters are not initialised.
+  /// Makes the image tower of a config without open sizes. Parameters are not initialized.
   Required<std::shared_ptr<Backbone> (*)(const ModelConfig&)> make_backbone;
   /// Makes the text tower; null: the family has none.
   Required<std::shared_ptr<ClipText> (*)(const ModelConfig&)> make_text;
@@ -92,7 +92,7 @@ struct Family {
   Required<std::optional<Recognition>> recognition;
   /// Nothing for a family without position embeddings, or that cannot resize them.
   Required<std::optional<Positions>> positions;
-  /// The defaults of preprocessing: the normalisation of pixels, and the share of the resized image's shorter
+  /// The defaults of preprocessing: the normalization of pixels, and the share of the resized image's shorter
   /// side that is kept.
   Required<Normalization> normalization;
   Required<double> crop_pct;

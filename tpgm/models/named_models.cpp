@@ -107,7 +107,7 @@ ModelConfig parse_model(const std::string& text) {
     const std::string item = text.substr(begin, end - begin);
     const size_t equals = item.find('=');
     TORCH_CHECK(equals != std::string::npos, "[parse_model] '", text, "': '", item,
-                "' is no size; expected name=value after the colon, with commas between");
+                "' is not a size; expected name=value after the colon, with commas between");
     set_size(config, item.substr(0, equals), item.substr(equals + 1));
     begin = end + 1;
   }

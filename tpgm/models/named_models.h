@@ -30,10 +30,10 @@ ModelConfig parse_model(const std::string& text);
 bool is_script(const std::string& model);
 
 /// Sets all open sizes to the defaults of the family. Throws for a size without a default, such as the heads
-/// of a width that is no multiple of 64.
+/// of a width that is not a multiple of 64.
 void set_defaults(ModelConfig& config);
 
-/// Makes the image tower, after set_defaults(). Parameters are not initialised, except those of a TorchScript
+/// Makes the image tower, after set_defaults(). Parameters are not initialized, except those of a TorchScript
 /// file.
 std::shared_ptr<Backbone> make_backbone(ModelConfig config);
 /// Makes the text tower. Throws unless the family has one.

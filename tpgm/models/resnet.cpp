@@ -139,7 +139,8 @@ ResNet::ResNet(const ResNetOptions& options) : options_(options) {
   }
   if (attention) {
     TORCH_CHECK(options.image_size() % scale == 0, "[ResNet] image_size ", options.image_size(),
-                " is no multiple of ", scale, ", by which the stages divide it; attention pooling needs one");
+                " is not a multiple of ", scale,
+                ", by which the stages divide it; attention pooling needs one");
     const int64_t side = options.image_size() / scale;
     pool_ =
         register_module("pool", AttentionPool(side * side, in, options.pool_heads(), options.embedding()));

@@ -68,11 +68,11 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
     : path_(file), image_size_(image_size), channels_(channels) {
   std::error_code error;
   TORCH_CHECK(std::filesystem::is_regular_file(path_, error), "[", kClass, "] '", file.string(),
-              "' is no file; expected one saved with torch.jit.save");
+              "' is not a file; expected one saved with torch.jit.save");
   try {
     script_ = torch::jit::load(file.string(), at::kCPU);
   } catch (const std::exception& failure) {
-    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is no TorchScript module (",
+    TORCH_CHECK(false, "[", kClass, "] '", file.string(), "' is not a TorchScript module (",
                 short_message(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }

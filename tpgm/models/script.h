@@ -19,7 +19,7 @@ namespace tpgm {
 /// eval() affect scripted modules; a traced module keeps the mode in which it was traced.
 class ScriptBackbone : public Backbone {
  public:
-  /// Loads `file` and runs it once on a black image of this size. Throws if it is no TorchScript, has no
+  /// Loads `file` and runs it once on a black image of this size. Throws if it is not TorchScript, has no
   /// parameters, or returns anything but one tensor [batch, n].
   explicit ScriptBackbone(const std::filesystem::path& file, int64_t image_size = 224, int64_t channels = 3);
 
@@ -32,7 +32,7 @@ class ScriptBackbone : public Backbone {
   int64_t channels() const override { return channels_; }
   /// Throws: the operations of a script are unknown.
   int64_t multiply_adds() const override;
-  /// Throws: how to initialise a script is unknown; its weights are in the file.
+  /// Throws: how to initialize a script is unknown; its weights are in the file.
   void reset_parameters() override;
 
   void train(bool on = true) override;

@@ -13,7 +13,7 @@ int64_t usual_heads(const char* name, int64_t width) {
   if (image_tower && (width == 1280 || width == 1408 || width == 1664)) return 16;
   TORCH_CHECK(width % kHeadWidth == 0,
               "[set_defaults] neither weights nor sizes say how many heads there are, and a width of ", width,
-              " is no multiple of the usual ", kHeadWidth, "; give ", name, "=N");
+              " is not a multiple of the usual ", kHeadWidth, "; give ", name, "=N");
   return width / kHeadWidth;
 }
 

@@ -50,7 +50,7 @@ VisionTransformer::VisionTransformer(const VitOptions& options) : options_(optio
   TORCH_CHECK(options.width() > 0 && options.depth() > 0 && options.channels() > 0 && options.patch() > 0,
               "[VisionTransformer] width, depth, channels and patch must be positive");
   TORCH_CHECK(options.image_size() > 0 && options.image_size() % options.patch() == 0,
-              "[VisionTransformer] image_size ", options.image_size(), " is no multiple of the patch, ",
+              "[VisionTransformer] image_size ", options.image_size(), " is not a multiple of the patch, ",
               options.patch());
   const int64_t width = options.width(), side = options.image_size() / options.patch();
   const auto stem = register_module("stem", std::make_shared<torch::nn::Module>());

@@ -29,7 +29,7 @@ struct NormTensors {
 };
 
 struct NormOptions {
-  bool training = true;  ///< normalise by the statistics of the batch, and update the running ones
+  bool training = true;  ///< normalize by the statistics of the batch, and update the running ones
   double momentum = 0.1, eps = 1e-5;
 };
 

@@ -1,4 +1,4 @@
-// Initialises the weights of transformers.
+// Initializes the weights of transformers.
 #pragma once
 
 #include <vector>

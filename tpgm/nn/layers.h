@@ -1,5 +1,5 @@
 // The layers of our models. They compute what the layers of torch::nn compute, with the same names of
-// parameters, but are not initialised (weights are about to be loaded), can be made on any device, and have
+// parameters, but are not initialized (weights are about to be loaded), can be made on any device, and have
 // fast paths: fused and folded norms, packed attention, and GEMMs by the fastest library.
 #pragma once
 
@@ -31,7 +31,7 @@ class OnDevice {
   c10::Device before_;
 };
 
-/// An uninitialised fp32 tensor for a parameter or buffer.
+/// An uninitialized fp32 tensor for a parameter or buffer.
 at::Tensor allocate(at::IntArrayRef sizes);
 
 /// The tensors of a module that autocast casts: the weights of Linears and Conv2ds.
@@ -57,7 +57,7 @@ class LinearImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Linear);
 
-/// Layer normalisation over the last dimension.
+/// Layer normalization over the last dimension.
 class LayerNormImpl : public torch::nn::Module {
  public:
   LayerNormImpl(int64_t width, double eps);

@@ -20,9 +20,9 @@ using svg::kSmall;
 using svg::kTitle;
 using svg::kTitleLine;
 
-constexpr double kBarHeight = 10;  // of the colour bar
+constexpr double kBarHeight = 10;  // of the color bar
 
-struct Colour {
+struct Color {
   double red, green, blue;  // from 0 to 1
 
   std::string hex() const {
@@ -38,17 +38,17 @@ struct Colour {
   }
 };
 
-// Viridis (Smith and van der Walt): lightness grows evenly, and so it can be read in grey.
-Colour colour_of(double share) {
-  constexpr std::array<Colour, 9> kAnchors{{{0.267, 0.005, 0.329},
-                                            {0.279, 0.175, 0.483},
-                                            {0.230, 0.322, 0.546},
-                                            {0.173, 0.449, 0.558},
-                                            {0.128, 0.567, 0.551},
-                                            {0.158, 0.684, 0.502},
-                                            {0.369, 0.789, 0.383},
-                                            {0.678, 0.864, 0.190},
-                                            {0.993, 0.906, 0.144}}};
+// Viridis (Smith and van der Walt): lightness grows evenly, and so it can be read in gray.
+Color color_of(double share) {
+  constexpr std::array<Color, 9> kAnchors{{{0.267, 0.005, 0.329},
+                                           {0.279, 0.175, 0.483},
+                                           {0.230, 0.322, 0.546},
+                                           {0.173, 0.449, 0.558},
+                                           {0.128, 0.567, 0.551},
+                                           {0.158, 0.684, 0.502},
+                                           {0.369, 0.789, 0.383},
+                                           {0.678, 0.864, 0.190},
+                                           {0.993, 0.906, 0.144}}};
   const double at = std::clamp(share, 0.0, 1.0) * (kAnchors.size() - 1);
   const auto below = std::min(static_cast<size_t>(at), kAnchors.size() - 2);
   const double part = at - static_cast<double>(below);
@@ -93,7 +93,7 @@ void check(const HeatMap& map, double width) {
     }
   }
   if (!std::isfinite(map.low) || !std::isfinite(map.high) || map.low > map.high) {
-    fail(fmt::format("has colours from {} to {}; take finite numbers in order", map.low, map.high));
+    fail(fmt::format("has colors from {} to {}; take finite numbers in order", map.low, map.high));
   }
   if (map.low == 0 && map.high == 0 && !std::isfinite(range_of(map).first)) {
     fail("has no value that is a number; say low and high, or leave it out");
@@ -111,7 +111,7 @@ class Drawing {
     }
     below_ = least < low_;
     above_ = most > high_;
-    if (low_ == high_) {  // one value: in the middle of the colours
+    if (low_ == high_) {  // one value: in the middle of the colors
       const double half = low_ == 0 ? 0.5 : std::abs(low_) / 2;
       low_ -= half;
       high_ += half;
@@ -186,12 +186,12 @@ class Drawing {
     const double wide = std::min(room, 260.0), part = wide / kParts, wider = part + 0.5;
     body_ += "<g shape-rendering=\"crispEdges\">";
     for (int i = 0; i < kParts; ++i) {
-      body_ += fmt::format("<path fill=\"{}\" d=\"M{:.2f} {:.1f}h{:.2f}v{:g}h-{:.2f}z\"/>",
-                           colour_of((i + 0.5) / kParts).hex(), kMargin + part * i, bar_, wider, kBarHeight,
-                           wider);
+      body_ +=
+          fmt::format("<path fill=\"{}\" d=\"M{:.2f} {:.1f}h{:.2f}v{:g}h-{:.2f}z\"/>",
+                      color_of((i + 0.5) / kParts).hex(), kMargin + part * i, bar_, wider, kBarHeight, wider);
     }
     body_ += "</g>\n";
-    // The ends say where the colours end; between them, what does not come near them.
+    // The ends say where the colors end; between them, what does not come near them.
     std::vector<double> ticks{low_};
     for (const double tick : svg::linear_ticks(low_, high_, 4)) {
       if (share(tick) > 0.18 && share(tick) < 0.82) ticks.push_back(tick);
@@ -240,7 +240,7 @@ class Drawing {
   void cells() {
     const bool written = widest_ + 6 <= cell_width_ && cell_height_ >= kSmall + 3;
     const bool titled = width_ >= 560;
-    // Neighbours without a gap overlap a little, or the background would show between some of them.
+    // Neighbors without a gap overlap a little, or the background would show between some of them.
     const double wide = cell_width_ + (cell_width_ >= 6 ? -1 : 0.5);
     const double tall = cell_height_ + (cell_height_ >= 6 ? -1 : 0.5);
     body_ += cell_width_ >= 6 ? "<g>\n" : "<g shape-rendering=\"crispEdges\">\n";
@@ -249,9 +249,9 @@ class Drawing {
       for (size_t column = 0; column < map_.columns.size(); ++column) {
         const double value = map_.values[row][column];
         const bool none = std::isnan(value);
-        const auto colour = colour_of(none ? 0 : share(value));
+        const auto color = color_of(none ? 0 : share(value));
         body_ += fmt::format("<path {} d=\"M{:.2f} {:.2f}h{:.2f}v{:.2f}h-{:.2f}z\"",
-                             none ? "class=\"none\"" : "fill=\"" + colour.hex() + "\"", x(column), y(row),
+                             none ? "class=\"none\"" : "fill=\"" + color.hex() + "\"", x(column), y(row),
                              wide, tall, wide);
         body_ += titled ? fmt::format("><title>{}</title></path>\n",
                                       svg::escaped(fmt::format("{}, {}: {}", map_.rows[row],
@@ -261,7 +261,7 @@ class Drawing {
           // White and black contrast alike with a luminance of 0.18.
           texts +=
               fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x(column) + wide / 2,
-                          y(row) + tall / 2 + 4, colour.luminance() < 0.18 ? "#fff" : "#000", text_of(value));
+                          y(row) + tall / 2 + 4, color.luminance() < 0.18 ? "#fff" : "#000", text_of(value));
         }
       }
     }
@@ -275,7 +275,7 @@ class Drawing {
   const HeatMap& map_;
   double width_, height_ = 0;
   double low_, high_;
-  bool below_ = false, above_ = false;  // there are values beyond the colours
+  bool below_ = false, above_ = false;  // there are values beyond the colors
   bool gaps_ = false;                   // there are cells without a value
   int decimals_ = -1;                   // of the values' texts; -1 where powers of ten are shorter
   double widest_ = 0;                   // of these

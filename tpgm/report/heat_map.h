@@ -1,5 +1,5 @@
-// Heat maps as self-contained SVG: a colour per cell, from violet to yellow, in an order that the
-// colour-blind and a black-and-white printer keep.
+// Heat maps as self-contained SVG: a color per cell, from violet to yellow, in an order that the
+// color-blind and a black-and-white printer keep.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@ namespace tpgm {
 struct HeatMap {
   std::string title;
   std::string x_label, y_label;  ///< What the columns and the rows are.
-  std::string value_label;       ///< At the colour bar, with the unit.
+  std::string value_label;       ///< At the color bar, with the unit.
   std::vector<std::string> columns, rows;
   /// A row of values for each of `rows`, from top to bottom. NaN: nothing there, drawn as an empty cell.
   std::vector<std::vector<double>> values;
-  /// The values of the first and the last colour; values beyond have these colours too, and the bar says so.
+  /// The values of the first and the last color; values beyond have these colors too, and the bar says so.
   /// Both 0: the smallest and the largest value.
   double low = 0, high = 0;
 };

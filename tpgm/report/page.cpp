@@ -16,7 +16,7 @@ namespace {
 
 using svg::escaped;
 
-// The colours of the background are those of the figures (svg.cpp), whose own background is left out here.
+// The colors of the background are those of the figures (svg.cpp), whose own background is left out here.
 constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark;--page:#fff;--ink:#222;--soft:#5c5c5c;--rule:#ddd;--box:#f6f6f6;
 --link:#0b5cad;--shade:#0002;--correct:#00704f;--wrong:#b34700}
@@ -157,7 +157,8 @@ std::pair<uint32_t, uint32_t> size_of(const GalleryImage& image) {
   };
   if (png.size() < 24 || !png.starts_with("\x89PNG\r\n\x1A\n"sv) || png.substr(12, 4) != "IHDR" ||
       number(16) == 0 || number(20) == 0) {
-    throw std::invalid_argument(fmt::format("[page] the image '{}' is no PNG; encode it as one", image.alt));
+    throw std::invalid_argument(
+        fmt::format("[page] the image '{}' is not a PNG; encode it as one", image.alt));
   }
   return {number(16), number(20)};
 }
@@ -171,11 +172,11 @@ void check(const Figure& figure, std::set<std::string>& taken) {
     throw std::invalid_argument(fmt::format("[page] the figure '{}' {}", figure.id, what));
   };
   if (figure.id.empty() || figure.id[0] == '.' || !std::all_of(figure.id.begin(), figure.id.end(), good)) {
-    fail("has an id that is no file name; take letters, digits, '-', '_' and '.', which is not the first");
+    fail("has an id that is not a file name; take letters, digits, '-', '_' and '.', which is not the first");
   }
   if (!taken.insert(figure.id).second) fail("is there twice; give each an id of its own");
   if (!figure.svg.starts_with("<svg") || (!figure.narrow.empty() && !figure.narrow.starts_with("<svg"))) {
-    fail("is no SVG; draw it with to_svg");
+    fail("is not an SVG; draw it with to_svg");
   }
 }
 

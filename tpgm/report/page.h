@@ -12,7 +12,7 @@
 
 namespace tpgm {
 
-// All text is plain text in UTF-8. What HTML would take for markup is escaped; bytes that are no UTF-8 become
+// All text is plain text in UTF-8. What HTML would take for markup is escaped; bytes that are not UTF-8 become
 // U+FFFD.
 
 struct Paragraph {
@@ -87,7 +87,7 @@ struct Page {
 
 /// The page as one HTML file, with a table of contents where there is more than one section. The same page
 /// gives the same bytes. Throws std::invalid_argument for a figure's id that is taken or no file name, a
-/// figure without an SVG, an image that is no PNG, or a table that to_html(const Table&) refuses.
+/// figure without an SVG, an image that is not a PNG, or a table that to_html(const Table&) refuses.
 std::string to_html(const Page& page);
 
 }  // namespace tpgm

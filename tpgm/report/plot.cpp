@@ -29,7 +29,7 @@ constexpr double kLegendLine = 21;
 constexpr double kSame = 2;  // pixels: of lines that are no further apart only one would be seen
 constexpr double kDash = 7;  // of lines that share a way
 
-// Okabe and Ito's palette, in an order that starts with the strongest contrasts; the last is the colour of
+// Okabe and Ito's palette, in an order that starts with the strongest contrasts; the last is the color of
 // text, their black. Yellow is left out: it cannot be seen on white.
 constexpr std::array kColours{"#0072b2", "#d55e00", "#009e73",     "#cc79a7",
                               "#e69f00", "#56b4e9", "currentColor"};
@@ -43,7 +43,7 @@ constexpr std::array kShapes{
     "M-1.6 -4.6h3.2v3h3v3.2h-3v3h-3.2v-3h-3v-3.2h3z",                                           // plus
     "M0 -5.4L1.5 -1.7L5.2 -1.7L2.3 0.7L3.3 4.5L0 2.3L-3.3 4.5L-2.3 0.7L-5.2 -1.7L-1.5 -1.7z"};  // star
 
-// What tells a series from the others. Shape and filling suffice, for readers who see no colours.
+// What tells a series from the others. Shape and filling suffice, for readers who see no colors.
 struct Look {
   const char* colour;
   const char* shape;
@@ -387,7 +387,7 @@ class Drawing {
     Point last{};
     for (const size_t i : path_of(series)) {
       const Point now{px(series.x[i]), py(series.y[i])};
-      // Between names there is nothing, and nothing can be said about those that are left out.
+      // On an axis of names a line joins neighbors only: there is no value between two, nor at one left out.
       const bool apart =
           path.empty() || (!plot_.x_names.empty() && std::abs(series.x[i] - series.x[i - 1]) > 1.5);
       path += fmt::format("{}{:.1f} {:.1f}", apart ? "M" : "L", now.x, now.y);
@@ -450,7 +450,7 @@ class Drawing {
     body_ += '\n';
   }
 
-  // Greedy: the label with the most neighbours is placed first, at the nearest place that is free.
+  // Greedy: the label with the most neighbors is placed first, at the nearest place that is free.
   void labels() {
     std::vector<std::pair<int, size_t>> order;
     for (size_t i = 0; i < labels_.size(); ++i) {

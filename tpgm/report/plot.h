@@ -1,5 +1,5 @@
 // Line and scatter plots as self-contained SVG: readable on light and dark pages, on paper, by the
-// colour-blind, and by screen readers.
+// color-blind, and by screen readers.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct Plot {
 };
 
 /// The plot as an SVG document, `width` wide in pixels (340 is a phone). The legend stands beside the data or
-/// below them, never on them. The first fourteen series differ in their marks even without colour. Labels
+/// below them, never on them. The first fourteen series differ in their marks even without color. Labels
 /// avoid each other, the marks, the frame and, where they can, the lines; one that finds no room is left out,
 /// but can still be read by pointing at its mark. Names below the axis are slanted where they are long, and
 /// where they are many only some are there; lines join neighbours among them only. Where points of two series

@@ -13,7 +13,7 @@ inline constexpr double kMargin = 12;                 // around everything
 inline constexpr double kSmall = 12;                  // size of names and values within a drawing
 
 /// Text for XML and HTML, within elements and attributes. Other control characters than tab and line break
-/// become spaces, and what is no UTF-8 becomes U+FFFD: either would make the whole document unreadable.
+/// become spaces, and what is not UTF-8 becomes U+FFFD: either would make the whole document unreadable.
 std::string escaped(std::string_view text);
 
 /// The width of a line of text: a generous estimate, because the reader's font is not known.
@@ -59,7 +59,7 @@ class AxisNames {
   size_t every_;  // how many steps from one that is shown to the next
 };
 
-/// An SVG document around `body`, which inherits the colour of text as fill. Of `body` the classes grid
+/// An SVG document around `body`, which inherits the color of text as fill. Of `body` the classes grid
 /// (lines), page (the background's fill), none (the fill of what is not there) and halo (of text over lines)
 /// have a look that follows the light.
 std::string document(double width, double height, std::string_view title, std::string_view description,

@@ -85,7 +85,7 @@ double average(const ComparedRow& row, const std::vector<Test>& tests, bool id, 
   return count > 0 ? sum / count : kMissing;
 }
 
-// One of the last columns: an average over tests, or its change against the first row in per cent.
+// One of the last columns: an average over tests, or its change against the first row in percent.
 struct Statistic {
   bool id, change;
 

@@ -55,7 +55,7 @@ std::vector<std::string> classes_for(const GivenClassifier& given, const std::st
   }
   if (!given.classes.empty()) return given.classes;
   TORCH_CHECK(!data.classes().empty(), "'", data.where(),
-              "' has images without labels; give class folders, a list or labelled shards");
+              "' has images without labels; give class folders, a list or labeled shards");
   if (!given.head.empty()) {
     if (auto classes = classes_by_folder(data, given.loaded.class_names)) return *classes;
     if (note) note(kNoClassByFolder);

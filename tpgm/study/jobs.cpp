@@ -292,7 +292,7 @@ class Runner {
   std::vector<JobResult> results_;
   std::vector<size_t> waiting_;
   std::vector<Child> children_;
-  std::set<size_t> elsewhere_;  // runs that another process was seen to make
+  std::set<size_t> elsewhere_;  // runs that another process was found to make
   size_t done_ = 0;
   double seconds_, timed_;  // of runs that are finished, and their work
 };

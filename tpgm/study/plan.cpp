@@ -60,7 +60,7 @@ TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options) try
     if (find(row.variant) < rows_.size()) continue;
     PlannedRow planned{row.variant, row.recipe, {}, false};
     auto given = options.given;
-    // A row that does not train is no row that trains shortly.
+    // A row that does not train is not a row that trains shortly.
     if (const auto epochs = row.recipe.settings.find("epochs");
         epochs != row.recipe.settings.end() && epochs->second == "0")
       given.erase("epochs");
@@ -133,7 +133,7 @@ void TablePlan::link() {
       const bool swept = std::any_of(source.sweep.begin(), source.sweep.end(), has_key) ||
                          std::any_of(source.take.begin(), source.take.end(), has_key);
       TORCH_CHECK(option.empty() || swept || source.settings.contains(option), where, ": '", variant,
-                  "' neither sweeps, takes nor says '", option, "'");
+                  "' neither sweeps, takes nor sets '", option, "'");
       row.dependencies.push_back(std::move(dependency));
     }
   }

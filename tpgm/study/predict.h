@@ -33,7 +33,7 @@ struct Predictions {
   std::vector<int64_t> scored;     ///< the classes that were scored over; empty: all
   int64_t labelled = 0, correct = 0;
 
-  /// In per cent of the images with a label.
+  /// In percent of the images with a label.
   double accuracy() const;
   /// How many classes were scored over.
   int64_t scored_classes() const;

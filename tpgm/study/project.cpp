@@ -222,7 +222,7 @@ Dataset::Part open_radius_data(const ProjectOptions& args, const GivenClassifier
   const auto part = radius_part(data, args.part);
   for (int64_t i = 0; i < part->size(); ++i)
     TORCH_CHECK(part->label(i) >= 0, "'", printable(part->place(i), kMaxPath),
-                "' has no label; radii are learned from labelled images");
+                "' has no label; radii are learned from labeled images");
   return part;
 }
 

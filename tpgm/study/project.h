@@ -56,7 +56,7 @@ struct Projected {
 struct ProjectProgress {
   int64_t step = 0, steps = 0;
   double mu = 0;
-  at::Tensor loss;  ///< on the device: reading it synchronises
+  at::Tensor loss;  ///< on the device: reading it synchronizes
 };
 
 class Projector {

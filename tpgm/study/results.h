@@ -10,7 +10,7 @@
 
 namespace tpgm {
 
-/// The accuracy on one test in per cent, for one or several seeds.
+/// The accuracy on one test in percent, for one or several seeds.
 struct Score {
   std::string test;
   bool id = false;
@@ -34,9 +34,9 @@ std::vector<Score> scores_of(const std::vector<RunResult>& results);
 /// The row with the largest number in a column; nothing without numbers, or if another is printed alike.
 std::optional<size_t> best_of_column(const std::vector<std::vector<double>>& rows, size_t column);
 
-/// Columns: in-distribution tests, other tests, averages, and changes in per cent relative to the row
-/// `reference`. All rows must have the same tests. The best of each column is marked, unless several are. `titles` replace the
-/// names of tests.
+/// Columns: in-distribution tests, other tests, averages, and changes in percent relative to the row
+/// `reference`. All rows must have the same tests. The best of each column is marked, unless several are.
+/// `titles` replace the names of tests.
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption = "",
                     const std::vector<std::pair<std::string, std::string>>& titles = {},
                     size_t reference = 0);

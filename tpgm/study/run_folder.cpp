@@ -290,7 +290,7 @@ std::optional<RunFolder::State> RunFolder::load_state() try {
   State state;
   state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
   TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "'", file.string(),
-              "' is no state of a run");
+              "' is not a state of a run");
   state.tensors = opened.tensors();
   impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
   if (auto saved = read_radii(impl_->path)) {

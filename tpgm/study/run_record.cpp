@@ -45,7 +45,7 @@ auto read_json(const fs::path& file, const char* without_fields,
     return std::nullopt;
   }
   const auto json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) damaged(file, "it is no JSON object");
+  if (!json.is_object()) damaged(file, "it is not a JSON object");
   try {
     return parse(json);
   } catch (const Json::exception&) {

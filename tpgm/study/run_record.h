@@ -32,7 +32,7 @@ struct RunTest {
   int64_t images = 0;                                      ///< scored images
   int64_t skipped = 0;                                     ///< unreadable images
   int64_t scored_classes = 0;                              ///< 0 if an older version did not write it
-  double top1 = std::numeric_limits<double>::quiet_NaN();  ///< in per cent; NaN: no image could be read
+  double top1 = std::numeric_limits<double>::quiet_NaN();  ///< in percent; NaN: no image could be read
 
   /// True if both tests have the same numbers of images and scored classes, as far as the files have them.
   bool same_data(const RunTest& other) const;
@@ -42,7 +42,7 @@ struct RunTest {
 struct RunResult {
   std::vector<RunTest> tests;
   double selection =
-      std::numeric_limits<double>::quiet_NaN();  ///< accuracy in per cent; NaN: no selection data
+      std::numeric_limits<double>::quiet_NaN();  ///< accuracy in percent; NaN: no selection data
   double seconds = 0;
   std::string json;  ///< the text of the file
   /// weights_fingerprint() of what was tested; empty if an older version did not write it.

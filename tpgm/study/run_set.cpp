@@ -60,7 +60,7 @@ std::vector<fs::path> all_runs(const std::vector<fs::path>& paths) {
     std::vector<fs::path> found;
     find_runs(path, found);
     TORCH_CHECK(!found.empty(), "'", shown(path),
-                "' is no run and has none below it: no folder there has a recipe.toml");
+                "' is not a run and has none below it: no folder there has a recipe.toml");
     for (const auto& run : found) {
       if (seen.insert(fs::weakly_canonical(run)).second) all.push_back(run);
     }

@@ -27,8 +27,8 @@ class Noise {
       }
     }
   }
-  // Two standard errors of the difference. With one seed, of the least certain rows: one level, that can be
-  // said in a sentence.
+  // Two standard errors of the difference. With one seed, of the least certain rows: one level, for one
+  // sentence.
   double level(const Average& a, const Average& b, bool id) const {
     return 2 * (most_ > 1 ? std::hypot(a.error, b.error) : std::sqrt(2.0) * error_[id]);
   }
@@ -61,7 +61,7 @@ struct Difference {
 
   double points() const { return after - before; }
   bool known() const { return std::isfinite(points()); }
-  // As it is printed, 0.0 is no difference.
+  // As printed: 0.0 is no difference.
   bool none() const { return std::abs(points()) < 0.05; }
   bool is_noise() const { return !none() && std::abs(points()) < noise; }
   bool up() const { return points() > 0; }
@@ -89,7 +89,7 @@ std::string changed(const std::vector<Difference>& all) {
   std::string text;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& d = all[i];
-    const bool pointed = i > 0 && !all[0].none();  // "points" was said
+    const bool pointed = i > 0 && !all[0].none();  // the word is there already
     text += i > 0 ? " and " : "";
     text += d.none() ? "changed nothing"
                      : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
@@ -99,7 +99,7 @@ std::string changed(const std::vector<Difference>& all) {
   return text;
 }
 
-// "96.9 % and 71.2 %"; in full until it was said which is which.
+// "96.9 % and 71.2 %"; in full if the text has not named the tests yet.
 std::string accuracies(const SummaryRow& row, bool in_full) {
   std::vector<std::string> parts;
   for (const bool id : {true, false}) {

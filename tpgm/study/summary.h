@@ -1,4 +1,4 @@
-// Summarises a table of results in a paragraph, whichever method is better.
+// Summarizes a table of results in a paragraph, whichever method is better.
 #pragma once
 
 #include <cstdint>

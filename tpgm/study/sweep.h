@@ -28,7 +28,7 @@ void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes);
 /// if there are several groups and no accuracies to choose by.
 std::vector<JobResult> best_of(const std::vector<JobResult>& results);
 
-/// Mean accuracy on selection data, in per cent; NaN if there is none.
+/// Mean accuracy on selection data, in percent; NaN if there is none.
 double mean_selection(const std::vector<JobResult>& group);
 
 /// "lr=0.01, mu=0.1"; empty for none.

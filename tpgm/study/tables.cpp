@@ -58,7 +58,8 @@ std::optional<PaperNumber> parse_cell(const std::string& text, const std::string
     deviation = parse_number<double>(trimmed(text.substr(at + 1, text.size() - at - 2)));
     fine = fine && deviation.has_value();
   }
-  TORCH_CHECK(fine, where, ": '", printable(text), "' is no number; expected 80.93, 80.93 (0.08) or nothing");
+  TORCH_CHECK(fine, where, ": '", printable(text),
+              "' is not a number; expected 80.93, 80.93 (0.08) or nothing");
   return PaperNumber{*mean, deviation};
 }
 

@@ -176,8 +176,8 @@ Tokenizer::Model::Model(const Vocabulary& vocabulary) : size(static_cast<int64_t
   }
   for (const auto& [left, right] : vocabulary.merges) {
     const auto a = find(left), b = find(right), both = find(left + right);
-    require(a && b && both, "merge {} is '{} {}', and '{}' is no token", merges.size() + 1, printable(left),
-            printable(right),
+    require(a && b && both, "merge {} is '{} {}', and '{}' is not a token", merges.size() + 1,
+            printable(left), printable(right),
             printable(!a   ? left
                       : !b ? right
                            : left + right));

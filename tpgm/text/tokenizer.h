@@ -51,7 +51,7 @@ class Tokenizer {
   int64_t start_of_text() const;
   int64_t end_of_text() const;  ///< pads as well, and stands for what is not in the vocabulary
 
-  /// Ids without the two special tokens around them. What is no UTF-8 counts as U+FFFD.
+  /// Ids without the two special tokens around them. What is not UTF-8 counts as U+FFFD.
   std::vector<int64_t> encode(std::string_view text) const;
 
   /// [texts, context], int64: start of text, the ids, end of text, and end of text up to `context`. Ids that

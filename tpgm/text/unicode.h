@@ -15,10 +15,10 @@ enum class CharacterClass : uint8_t { letter, number, space, other };
 /// Throws c10::Error if this build has no tables.
 void require_unicode();
 
-/// The characters of `text`. What is no UTF-8 becomes U+FFFD, one for each longest start of a character, as
+/// The characters of `text`. What is not UTF-8 becomes U+FFFD, one for each longest start of a character, as
 /// in Python's decode(errors="replace").
 std::u32string decode_utf8(std::string_view text);
-/// Appends a character, which is no surrogate and within Unicode.
+/// Appends a character, which must be within Unicode and not a surrogate.
 void append_utf8(char32_t character, std::string& text);
 
 /// Normalization form C. Takes n log n time, whatever the text.

@@ -162,7 +162,7 @@ void save_zero_shot(const ZeroShotHead& head, const std::filesystem::path& file)
 ZeroShotHead load_zero_shot(const std::filesystem::path& file) try {
   const SafetensorsFile opened(file);
   TORCH_CHECK(opened.entries().contains("head.weight") && opened.entries().size() == 1, "'", file.string(),
-              "' is no zero-shot head (one tensor, 'head.weight'); make one from class names");
+              "' is not a zero-shot head (one tensor, 'head.weight'); make one from class names");
   ZeroShotHead head;
   head.weight = opened.tensor("head.weight");
   try {

@@ -41,8 +41,8 @@ struct ZeroShotOptions {
 };
 
 struct ZeroShotHead {
-  /// [classes, embedding]: for each class the mean over templates of normalised embeddings, normalised again,
-  /// times exp(logit_scale). Logits are its product with normalised image features.
+  /// [classes, embedding]: for each class the mean over templates of normalized embeddings, normalized again,
+  /// times exp(logit_scale). Logits are its product with normalized image features.
   at::Tensor weight;
   std::vector<std::string> class_names, templates;
   /// The CLIP it was made with, as parse_model reads it, where a file says so.

@@ -13,7 +13,7 @@ namespace tpgm {
 
 namespace {
 
-// One for all graphs of a device: cuBLAS keeps a workspace for every stream it has seen.
+// One for all graphs of a device: cuBLAS keeps a workspace for every stream that it meets.
 c10::cuda::CUDAStream capture_stream() {
   static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
   static std::mutex guard;

@@ -22,7 +22,7 @@ class CudaGraph {
   static std::shared_ptr<GraphMemory> memory();
 
   /// Calls `work` once to capture its kernels, without running them. The graph keeps the memory that they
-  /// use. `work` must have run before, so that libraries are initialised, and must not synchronise. capture()
+  /// use. `work` must have run before, so that libraries are initialized, and must not synchronize. capture()
   /// itself does.
   void capture(const std::shared_ptr<GraphMemory>& memory, const std::function<void()>& work);
   /// Runs the captured kernels on the current stream.

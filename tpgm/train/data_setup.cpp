@@ -109,7 +109,7 @@ void mark_id(std::vector<TestSet>& tests, const std::vector<std::string>& id, si
     names.push_back(tests[i].name);
   }
   for (const auto& name : id) {
-    TORCH_CHECK(has(names, name), "`id` ", printable(name), " is no test", did_you_mean(name, names));
+    TORCH_CHECK(has(names, name), "`id` ", printable(name), " is not a test", did_you_mean(name, names));
   }
 }
 

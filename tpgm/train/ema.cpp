@@ -95,7 +95,7 @@ void Ema::load_state_dict(const NamedTensors& state) {
   }
   const at::Tensor* updates = warmup_ ? state.find(kUpdates) : nullptr;
   TORCH_CHECK(!updates || (updates->numel() == 1 && updates->scalar_type() == at::kLong), call, "'", kUpdates,
-              "' is no count; the state is damaged");
+              "' is not a count; the state is damaged");
   for (const auto& item : state) {
     TORCH_CHECK(averages_.contains(item.key()) || (updates && item.key() == kUpdates), call,
                 "the model has no '", item.key(), "'", the_nearest(item.key(), averages_.keys()),

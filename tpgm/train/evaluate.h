@@ -20,7 +20,7 @@ struct Accuracy {
   int64_t scored_classes = 0;  ///< how many classes predictions choose from
   std::vector<int64_t> class_images, class_correct;  ///< for each class of the head
 
-  /// In per cent; NaN without images.
+  /// In percent; NaN without images.
   double top1() const;
   double top5() const;
 };
@@ -37,7 +37,7 @@ struct EvaluateOptions {
 };
 
 /// Evaluates in eval() mode without gradients, and restores the mode of each submodule. Reads the loader from
-/// epoch 0 to its end. Synchronises with the device once, after the last batch. Throws if no image has a
+/// epoch 0 to its end. Synchronizes with the device once, after the last batch. Throws if no image has a
 /// label, or if a label is not a class of the head.
 Accuracy evaluate(Classifier& model, Loader& loader, const EvaluateOptions& options = {});
 

@@ -49,7 +49,7 @@ class Message {
   }
   Message& number(int field, double value) {
     const auto bits = std::bit_cast<uint64_t>(value);
-    if (bits != 0) put_little_endian(key(field, 1).bytes_, bits);  // -0 is no zero
+    if (bits != 0) put_little_endian(key(field, 1).bytes_, bits);  // -0 is not a zero
     return *this;
   }
   // Also a zero: a field of a oneof says by being there which one it is.

@@ -8,7 +8,7 @@
 #include "tpgm/data/mix.h"
 #include "tpgm/methods/options.h"
 #include "tpgm/models/classifier.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/options.h"
 #include "tpgm/train/schedule.h"
 #include "tpgm/train/step.h"

@@ -15,7 +15,7 @@ namespace tpgm {
 struct ImageTransforms {
   EvalViewOptions eval;
   TrainViewOptions train;
-  LoaderOptions loader;  ///< channels, mean and std; the rest has its defaults
+  LoaderOptions loader;  ///< channels, mean and std; defaults for the rest
 };
 
 /// The transforms for a model. Each value is the first of: the one in `given`, the one in the metadata (of

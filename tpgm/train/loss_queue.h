@@ -1,4 +1,4 @@
-// Copies losses from the device without synchronising, and sums them up.
+// Copies losses from the device without synchronizing, and sums them up.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ struct LossSums {
   double loss = 0, correct = 0, images = 0;
 
   double mean_loss() const;  ///< NaN without images
-  double accuracy() const;   ///< in per cent; NaN without images
+  double accuracy() const;   ///< in percent; NaN without images
 };
 
 /// The loss of one step over its batches.

@@ -11,7 +11,7 @@
 #include "tpgm/base/byte_count.h"
 #include "tpgm/core/device.h"
 #include "tpgm/data/loader.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/option_types.h"
 #include "tpgm/train/schedule.h"
 
@@ -82,7 +82,7 @@ struct TrainOptions {
     using enum Trait;
     const char* g = "Model";
     visit(g, "model", kIdentity | kModel,
-          "Name of a model in 'tpgm list models', or script:FILE; default: as the checkpoint says",
+          "Name of a model in 'tpgm list models', or script:FILE; default: the checkpoint's own",
           self.model...);
     visit(g, "image-size", kIdentity | kModel,
           "Input image size in pixels, to which position embeddings are resized (auto: the model's)",
@@ -110,8 +110,9 @@ struct TrainOptions {
           "name, or one sentence; default: the checkpoint's own, or 'a photo of a {}.'",
           self.templates...);
     visit(g, "vocab", kIdentity | kModel | kPath,
-          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or bytes for a "
-          "model with 514 tokens",
+          "Vocabulary for `head` zeroshot and text; default: the one beside the checkpoint, or byte-level if "
+          "the "
+          "model has 514 tokens",
           self.vocab...);
     visit(g, "weights", kIdentity | kPath | kPerRun | kFineTuning,
           "Initial weights, with `checkpoint` as the anchor: a file, folder or run; default: the anchor",
@@ -131,7 +132,7 @@ struct TrainOptions {
           "default: those of the data",
           self.class_list...);
     visit(g, "classes", kIdentity | kData,
-          "Score tests over all classes, or over the subset that occurs in each (ImageNet-A, -R)",
+          "Classes to score over: all, or subset (those that occur in each test, as for ImageNet-A, -R)",
           self.classes...);
     visit(g, "fraction", kIdentity | kData | kScaled, "Fraction of each class of the training domains to use",
           self.fraction...);
@@ -287,7 +288,7 @@ std::vector<std::string> option_keys();
 /// `key` with '-' instead of '_', which are the same in keys.
 std::string option_key(std::string key);
 /// What to do in place of the option `key`, which is none of `known`, as the end of a message: what timm,
-/// open_clip or transformers call it is known here by another name ("; did you mean 'lr'?"), or is said in
+/// open_clip or transformers call it has another name here ("; did you mean 'lr'?"), or is given in
 /// another way (": the classes are the folders of the data"); else as did_you_mean(). `prefix` as there.
 std::string option_hint(const std::string& key, const std::vector<std::string>& known,
                         const std::string& prefix = "");

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 namespace tpgm {
 

@@ -30,7 +30,7 @@ std::string to_text(const TrainProgress& progress);
 /// The same of the radius steps after the last training step.
 struct RadiusProgress {
   int64_t step = 0, steps = 0;
-  at::Tensor loss;  ///< of radius data, before the step; on the device: reading it synchronises
+  at::Tensor loss;  ///< of radius data, before the step; on the device: reading it synchronizes
   double seconds_left = 0;
 };
 /// "learning radii: step 12 of 200, loss 0.1234".

@@ -36,7 +36,7 @@ bool are_of_a_run(const Settings& settings, bool version_010) {
   return all;
 }
 
-// Says what was the only behaviour of the version that wrote the recipe, where today's default is another.
+// Says what was the only behavior of the version that wrote the recipe, where today's default is another.
 void complete_older(Settings& settings) {
   if (!are_of_a_run(settings, /*version_010=*/true)) return;
   if (settings.at("model-ema") == "true") settings["model-ema-warmup"] = "false";

@@ -11,7 +11,7 @@
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/ema.h"
 #include "tpgm/train/loss_queue.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/run_log.h"
 
 namespace tpgm {

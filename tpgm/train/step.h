@@ -15,7 +15,7 @@
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
 #include "tpgm/train/cuda_graph.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 namespace tpgm {
 
@@ -39,9 +39,9 @@ struct StepOptions {
 /// parameters are read in bf16 (Capturable::read_in_bfloat16), until it is destroyed: a method belongs to one
 /// TrainingStep at a time.
 ///
-/// Steps do not synchronise with the device, with three exceptions: steps that are being captured, the first
+/// Steps do not synchronize with the device, with three exceptions: steps that are being captured, the first
 /// GEMM or convolution of each shape, where the fastest algorithm is measured (kernels/gemm.h), and methods
-/// that synchronise themselves, as TPGM does in its first step.
+/// that synchronize themselves, as TPGM does in its first step.
 class TrainingStep {
  public:
   TrainingStep(Classifier& model, Method& method, Optimizer& optimizer, const StepOptions& options);
@@ -67,7 +67,7 @@ class TrainingStep {
   /// has another shape.
   ///
   /// Captures are dropped when other parameters train, or when weights or the optimizer's state have moved to
-  /// other memory. If a capture fails (for a model that synchronises in its forward pass), the method may
+  /// other memory. If a capture fails (for a model that synchronizes in its forward pass), the method may
   /// have counted a step that was not taken, and the process should end: LibTorch's allocator does not
   /// recover from an aborted capture, and its random generator throws until another capture succeeds.
   Result step(const at::Tensor& images, const at::Tensor& labels, const at::Tensor& targets, double lr,

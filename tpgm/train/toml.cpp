@@ -1,4 +1,4 @@
-// A reader of flat TOML. CLI11's, as of 2.1, loses '#', '"' and '\\' in strings and keys that are said twice.
+// A reader of flat TOML. CLI11's, as of 2.1, loses '#', '"' and '\\' in strings and repeated keys.
 #include "tpgm/train/toml.h"
 
 #include <c10/util/Exception.h>
@@ -35,7 +35,7 @@ class TomlReader {
         not_flat(std::string_view(item.key).substr(0, dot));
       check(!item.key.empty() && next() == '=', "expected key = value");
       check(seen.insert(same_key(item.key)).second,
-            fmt::format("says '{}' twice", printable(same_key(item.key))));
+            fmt::format("has '{}' twice", printable(same_key(item.key))));
       ++at_;
       if (next() == '[') {
         list(item.values);

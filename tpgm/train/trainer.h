@@ -12,7 +12,7 @@
 #include "tpgm/train/ema.h"
 #include "tpgm/train/finish.h"
 #include "tpgm/train/loss_queue.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/progress.h"
 #include "tpgm/train/run_log.h"
 #include "tpgm/train/run_state.h"

@@ -17,7 +17,7 @@ struct Alignment {
 };
 
 /// Gives both checkpoints our names (those of a run, "backbone.*", if one is a run) if their names differ and
-/// both are recognised: a downloaded checkpoint and a run of it, say, or a model as two libraries save
+/// both are recognized: a downloaded checkpoint and a run of it, say, or a model as two libraries save
 /// it. Throws if they are of different architectures. Otherwise changes nothing.
 Alignment align_layouts(Checkpoint& a, Checkpoint& b);
 

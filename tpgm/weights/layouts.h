@@ -56,7 +56,7 @@ struct PreprocessingFile {
 /// In the order in which they are tried, after those of the checkpoint's own layout.
 const std::vector<PreprocessingFile>& preprocessing_files();
 
-/// Tensors in checkpoints that are no part of a model.
+/// Tensors in checkpoints that are not part of a model.
 struct Leftover {
   std::string_view glob, what;
 };

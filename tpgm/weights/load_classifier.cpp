@@ -64,8 +64,8 @@ ModelConfig find_script(const Checkpoint& checkpoint, ModelConfig named, const f
   for (const auto& place : places) {
     if (!fs::is_regular_file(place, error)) continue;
     named.file = place.string();
-    notes.push_back(fmt::format("runs the TorchScript program '{}', which its {}", place.string(),
-                                place == of_recipe ? "recipe names" : "metadata name"));
+    notes.push_back(fmt::format("runs the TorchScript program '{}', named by {}", place.string(),
+                                place == of_recipe ? "the recipe of its run" : "its metadata"));
     return named;
   }
   const bool there = fs::is_regular_file(file, error);

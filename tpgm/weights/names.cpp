@@ -1,4 +1,4 @@
-// Recognises layouts by the names of tensors, and renames tensors to ours and back.
+// Recognizes layouts by the names of tensors, and renames tensors to ours and back.
 #include "tpgm/weights/names.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// The layouts of other libraries: recognises the names of a checkpoint, and converts names and shapes of
+// The layouts of other libraries: recognizes the names of a checkpoint, and converts names and shapes of
 // tensors to ours and back.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Recognises the model of a checkpoint, completes its sizes, and checks that every tensor is there.
+// Recognizes the model of a checkpoint, completes its sizes, and checks that every tensor is there.
 #include "tpgm/weights/read.h"
 
 #include <ATen/ATen.h>
@@ -67,7 +67,7 @@ void resize(ModelWeights& weights, int64_t image_size) {
   const Positions& positions = **family.positions;
   const std::string name = family.image_prefix() + positions.tensor;
   const int64_t patch = positions.pixels(weights.config);
-  TORCH_CHECK(image_size % patch == 0, "image_size=", image_size, " is no multiple of ", patch,
+  TORCH_CHECK(image_size % patch == 0, "image_size=", image_size, " is not a multiple of ", patch,
               ", the pixels of a position of this model");
   at::Tensor& position = weights.tensors[name];
   const int64_t before = position.size(0);
@@ -239,7 +239,7 @@ void complete_config(ModelWeights& weights, const Checkpoint& checkpoint, const 
     const std::string name = fmt::format("'{}'", beside->path.filename().string());
     check_agreement(beside->config, shown, file, name, "is it of another model? Then move it away");
     TORCH_CHECK(beside->config.pool != Pool::kMean || config.pool == Pool::kMean, "'", file,
-                "' takes the mean of normalised patches by its ", name,
+                "' takes the mean of normalized patches by its ", name,
                 ", which is not known here: only the norm of their mean (fc_norm)");
     fill(config, beside->config);
   }
@@ -383,7 +383,7 @@ std::optional<ModelConfig> model_of(const Checkpoint& checkpoint) {
   if (!keys::kModel.in(checkpoint.metadata())) return std::nullopt;
   const std::string given = keys::kModel.of(checkpoint.metadata()), text = printable(given, kMaxText);
   TORCH_CHECK(text == given, "[model_of] its metadata '", keys::kModel.name, "' is '", printable(text),
-              "', which is no model; save it again");
+              "', which is not a model; save it again");
   return parse_model(text);
 }
 

@@ -33,13 +33,13 @@ struct ModelWeights {
   NamedTensors text() const;
 };
 
-/// Recognises the checkpoint by its names and shapes. Sizes that shapes do not show (heads, the activation)
+/// Recognizes the checkpoint by its names and shapes. Sizes that shapes do not show (heads, the activation)
 /// are `wanted`'s, what the user asked for; or else our own metadata's; or else those of the config.json or
 /// open_clip_config.json beside the file; or else the family's usual ones. Another family, or other sizes
 /// than the shapes show, are an error that says both, save for image_size, to which position embeddings are
 /// resized.
 ///
-/// Throws if no model is recognised, if a tensor is unknown, missing or of another shape, and for a family
+/// Throws if no model is recognized, if a tensor is unknown, missing or of another shape, and for a family
 /// whose models keep their own names (a script: see load_classifier()). Errors name the file.
 ModelWeights read_weights(const Checkpoint& checkpoint,
                           const std::optional<ModelConfig>& wanted = std::nullopt);

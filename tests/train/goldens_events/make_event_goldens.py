@@ -25,7 +25,7 @@ def events():
     yield Event(wall_time=TIME + 2, step=2**40, summary=scalar("größe", -1e-3))
     values = np.array([0.125, 0.25, 0.25, 0.75, 0.375, 0.5])
     yield Event(wall_time=TIME + 3, step=300, summary=histogram("radii", values, np.linspace(0, 1, 9)))
-    # From the first bucket to the last, and limits that are no round numbers.
+    # From the first bucket to the last, and limits that are not round numbers.
     values = np.array([0.0, 0.25, 0.375, 0.75])
     yield Event(wall_time=TIME + 4, step=1, summary=histogram("ratios", values, np.linspace(0, 0.75, 11)))
     # With a bucket for what is below 0 and one for what is above 1.

@@ -1,4 +1,4 @@
-// Recognises the format of an image and hands it to the decoder.
+// Recognizes the format of an image and hands it to the decoder.
 #include "tpgm/data/formats/encoded_image.h"
 
 #include <c10/util/Exception.h>

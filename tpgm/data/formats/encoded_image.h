@@ -1,4 +1,4 @@
-// Decodes an image or a part of it: JPEG (libjpeg-turbo) and PNG (libpng), recognised by their content.
+// Decodes an image or a part of it, in any format of format.cpp, recognized by its content.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class ImageDecoder;
 inline constexpr int64_t kMaxPixels = 178'956'970;
 
 /// Pixels are those of Pillow's Image.open(file).convert("RGB"):
-///   - grey is repeated, alpha is dropped, palettes are looked up, and CMYK is read as Adobe's inverted CMYK;
-///   - of 16 bits per colour the upper 8 are kept, while 16-bit grey is clipped at 255;
+///   - gray is repeated, alpha is dropped, palettes are looked up, and CMYK is read as Adobe's inverted CMYK;
+///   - of 16 bits per color the upper 8 are kept, while 16-bit gray is clipped at 255;
 ///   - the EXIF orientation is ignored.
 /// As in Pillow, a file that ends before its last row is an error, and wrong bits inside a JPEG are not.
 ///
@@ -42,7 +42,7 @@ class EncodedImage {
   /// decoded, and damage there goes unnoticed.
   Image decode(const Box& box);
   /// Approximately the pixels of `box`, for resizing to `width` × `height`. A JPEG is decoded at 1/2, 1/4 or
-  /// 1/8 of its size if that leaves enough pixels, and with libjpeg's faster upsampling of colours. The
+  /// 1/8 of its size if that leaves enough pixels, and with libjpeg's faster upsampling of colors. The
   /// result covers `box` up to one pixel of the result.
   Image decode_fast(const Box& box, int64_t width, int64_t height);
 

@@ -39,11 +39,11 @@ const ImageFormat* format_of(std::string_view encoded);
 /// Whether the name ends in a suffix of any format; case does not matter.
 bool has_image_suffix(std::string_view name);
 
-/// The suffix in lower case if it is that of an image format that is not in the table (".webp"); else empty.
+/// The suffix in lower case if it is that of an image format that is not in the table (".gif"); else empty.
 std::string unread_suffix(std::string_view name);
 /// Files that are left out because of such a suffix: how many, by suffix.
 using UnreadFiles = std::map<std::string, int64_t>;
-/// "2 files of 'photos' are not read: 1 .webp, 1 .gif (JPEG and PNG are)"; empty if there are none.
+/// "2 files of 'photos' are not read: 1 .gif, 1 .bmp (JPEG and PNG are)"; empty if there are none.
 std::string unread_text(const UnreadFiles& unread, const std::string& where);
 
 /// All names, for messages: "JPEG and PNG".

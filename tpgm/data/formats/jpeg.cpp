@@ -70,7 +70,7 @@ class Jpeg : public ImageDecoder {
       read_header();
       check_size(info_.image_width, info_.image_height, max_pixels);
       require(info_.num_components == 1 || info_.num_components == 3 || info_.num_components == 4,
-              "it has {} colour components", info_.num_components);
+              "it has {} color components", info_.num_components);
     } catch (...) {
       jpeg_destroy_decompress(&info_);
       throw;
@@ -124,7 +124,7 @@ class Jpeg : public ImageDecoder {
     }
     fresh_ = false;
     info_.client_data = nullptr;
-    info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : JCS_RGB;  // grey is repeated
+    info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : JCS_RGB;  // gray is repeated
     info_.scale_num = 1;
     info_.scale_denom = static_cast<unsigned>(scale);
     info_.do_fancy_upsampling = smooth ? TRUE : FALSE;
@@ -132,7 +132,7 @@ class Jpeg : public ImageDecoder {
   }
 
   // Reads a part of the image that start() began to decode. libjpeg skips the blocks outside of the part and
-  // smooths colours next to them as at the edge of an image; a margin keeps that out of the result.
+  // smooths colors next to them as at the edge of an image; a margin keeps that out of the result.
   Image read(const Box& box) {
     constexpr int64_t kMargin = 2;
     JDIMENSION left = 0, row_width = info_.output_width;

@@ -57,10 +57,10 @@ class Reader {
   Image read(const Box& box) {
     const auto type = png_get_color_type(png_, info_);
     const bool palette = type == PNG_COLOR_TYPE_PALETTE;
-    const bool deep_grey = type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png_, info_) == 16;
+    const bool deep_gray = type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png_, info_) == 16;
     if (palette) {
       png_set_packing(png_);
-    } else if (!deep_grey) {
+    } else if (!deep_gray) {
       png_set_expand_gray_1_2_4_to_8(png_);
       png_set_strip_16(png_);
       png_set_strip_alpha(png_);
@@ -77,15 +77,15 @@ class Reader {
       for (int64_t y = 0; y < height(); ++y) png_read_row(png_, rows.data() + row_size * y, nullptr);
     }
     Image image(box.width, box.height);
-    const auto colours = palette ? palette_colours() : Colours{};
+    const auto colors = palette ? palette_colors() : Colors{};
     for (int64_t y = 0; y < box.top + box.height; ++y) {
       uint8_t* row = rows.data() + row_size * (passes > 1 ? y : 0);
       png_read_row(png_, row, nullptr);
       if (y < box.top) continue;
       uint8_t* to = image.row(y - box.top);
       if (palette) {
-        for (int64_t x = 0; x < box.width; ++x) std::copy_n(colours[row[box.left + x]].data(), 3, to + 3 * x);
-      } else if (deep_grey) {
+        for (int64_t x = 0; x < box.width; ++x) std::copy_n(colors[row[box.left + x]].data(), 3, to + 3 * x);
+      } else if (deep_gray) {
         for (int64_t x = 0; x < box.width; ++x) {
           const uint8_t* pixel = row + 2 * (box.left + x);
           std::fill_n(to + 3 * x, 3, pixel[0] > 0 ? 255 : pixel[1]);
@@ -98,17 +98,17 @@ class Reader {
   }
 
  private:
-  using Colours = std::array<std::array<uint8_t, 3>, 256>;
+  using Colors = std::array<std::array<uint8_t, 3>, 256>;
 
   // Indices beyond the palette are black, as in Pillow.
-  Colours palette_colours() const {
-    Colours colours{};
+  Colors palette_colors() const {
+    Colors colors{};
     png_colorp palette = nullptr;
     int count = 0;
     png_get_PLTE(png_, info_, &palette, &count);
     for (int i = 0; i < std::min(count, 256); ++i)
-      colours[i] = {palette[i].red, palette[i].green, palette[i].blue};
-    return colours;
+      colors[i] = {palette[i].red, palette[i].green, palette[i].blue};
+    return colors;
   }
 
   std::string_view left_;

@@ -78,7 +78,7 @@ struct Examined {
   std::vector<uint8_t> letters;  // their images, one after the other
 };
 
-// Regular and bold are several grey levels apart on average, and the same outlines in two files (by other
+// Regular and bold are several gray levels apart on average, and the same outlines in two files (by other
 // curves, from another year) less than 0.4.
 bool same_drawing(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
   int64_t difference = 0;

@@ -47,7 +47,7 @@ std::string json_label(const std::string& text, const std::string& name) {
       if (found->is_string()) return trimmed(found->get<std::string>());
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Malformed{fmt::format("'{}' is no JSON: {}", printable(name), printable(error.what()))};
+    throw Malformed{fmt::format("'{}' is not JSON: {}", printable(name), printable(error.what()))};
   } catch (Malformed& malformed) {
     throw Malformed{fmt::format("'{}': {}", printable(name), malformed.reason), malformed.advice};
   }
@@ -82,7 +82,7 @@ bool are_positions(const std::set<std::string>& labels, const fs::path& first) {
   for (const auto& label : labels) {
     const int64_t number = *parse_number<int64_t>(label);
     TORCH_CHECK(number >= 0 && number < kMostClasses, "'", first.string(),
-                "' and its neighbours have a label ", number, "; expected 0 to ", kMostClasses - 1);
+                "' and its neighbors have a label ", number, "; expected 0 to ", kMostClasses - 1);
   }
   return true;
 }
@@ -101,7 +101,7 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
       for (int32_t i = 0; i < count; ++i) classes.push_back(std::to_string(i));
     }
     TORCH_CHECK(count <= static_cast<int32_t>(classes.size()), "'", first.string(),
-                "' and its neighbours have a label ", count - 1, ", but their list of classes has ",
+                "' and its neighbors have a label ", count - 1, ", but their list of classes has ",
                 classes.size());
     return numbers;
   }
@@ -110,12 +110,12 @@ std::map<std::string, int32_t> class_numbers(const std::set<std::string>& labels
     sort_classes(classes);
   }
   TORCH_CHECK(static_cast<int64_t>(classes.size()) <= kMostClasses, "'", first.string(),
-              "' and its neighbours have ", classes.size(), " different labels; are they captions?");
+              "' and its neighbors have ", classes.size(), " different labels; are they captions?");
   std::map<std::string, int32_t> positions_of;
   for (size_t i = 0; i < classes.size(); ++i) positions_of.emplace(classes[i], static_cast<int32_t>(i));
   for (const auto& label : labels) {
     const auto found = positions_of.find(label);
-    TORCH_CHECK(found != positions_of.end(), "'", first.string(), "' and its neighbours have a label '",
+    TORCH_CHECK(found != positions_of.end(), "'", first.string(), "' and its neighbors have a label '",
                 printable(label), "' that is neither a number nor in their list of classes");
     numbers.insert(*found);
   }
@@ -144,7 +144,7 @@ std::vector<ShardSample> index_shard(TarReader& tar, UnreadFiles* unread) {
     const size_t slash = name.rfind('/');
     const size_t base = slash == std::string::npos ? 0 : slash + 1;
     const std::string key = name.substr(0, name.find('.', base));
-    // A class folder may have img.1.jpg and img.2.jpg. Among labelled samples the second lacks a label.
+    // A class folder may have img.1.jpg and img.2.jpg. Among labeled samples the second lacks a label.
     if (key != current.key || (is_image_name(name) && !current.encoded.empty())) {
       flush();
       current.key = key;

@@ -35,7 +35,7 @@ uint64_t number(const char (&bytes)[size], const char* what, uint64_t at) {
   while (text.ends_with(' ')) text.remove_suffix(1);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value, 8);
   require(!text.empty() && error == std::errc() && stop == text.data() + text.size(),
-          "byte {}: the {} of a file is no number", at, what);
+          "byte {}: the {} of a file is not a number", at, what);
   return value;
 }
 
@@ -56,7 +56,7 @@ void apply_pax(std::string_view records, std::string& name, uint64_t& size) {
     if (key == "size") {
       uint64_t claimed = 0;
       const auto parsed = std::from_chars(value.data(), value.data() + value.size(), claimed);
-      require(parsed.ec == std::errc(), "a pax record's size is no number");
+      require(parsed.ec == std::errc(), "a pax record's size is not a number");
       size = claimed;
     }
     records.remove_prefix(length);

@@ -293,8 +293,8 @@ Section image_section(const RunSet& runs, Origins& origins) {
     }
   }
   if (gallery.images.empty()) return section;
-  say("Some of every kind, from every test in turn, out of distribution first, and each time the middle one "
-      "of those that are left; none is picked by hand. The first seed of each method.");
+  say("Images are picked in turn from each group and test, OOD first; none by hand. The answers are those of "
+      "each method's first seed.");
   section.blocks.emplace_back(std::move(gallery));
   return section;
 }

@@ -362,21 +362,22 @@ Section radius_section(const RunSet& runs, Origins& origins) {
     }
     section.blocks.emplace_back(to_figure(
         fmt::format("radii-{}", i + 1),
-        fmt::format("The mean over each block's tensors{}.{}{}",
-                    recorded.finish ? ", while they are learned at the end" : "",
-                    stride > 1 ? fmt::format(" Every {} of {} blocks.",
-                                             stride == 2   ? "second"
-                                             : stride == 3 ? "third"
-                                                           : fmt::format("{}th", stride),
-                                             blocks.names().size())
-                               : "",
-                    alike > 1 ? fmt::format(" Of {} such runs the best on selection data.", alike) : ""),
+        fmt::format(
+            "The mean over each block's tensors{}.{}{}",
+            recorded.finish ? ", while they are learned at the end" : "",
+            stride > 1 ? fmt::format(" Shown is every {} of {} blocks.",
+                                     stride == 2   ? "second"
+                                     : stride == 3 ? "third"
+                                                   : fmt::format("{}th", stride),
+                                     blocks.names().size())
+                       : "",
+            alike > 1 ? fmt::format(" Shown is the best of {} such runs on selection data.", alike) : ""),
         plot));
   }
   if (found.empty())
-    section.blocks.emplace_back(
-        Paragraph{"No run recorded radii over time (runs of TPGM and FTP do; of older ones with every = end "
-                  "only the last were kept)."});
+    section.blocks.emplace_back(Paragraph{
+        "No run recorded radii over time. Runs of TPGM and FTP record them; older runs with every = end "
+        "kept only the last."});
   return section;
 }
 

@@ -13,7 +13,7 @@ const OptimizerAlgorithm& algorithm_of(Opt opt) {
     case Opt::kAdamW:
       return kAdamWAlgorithm;
   }
-  TORCH_CHECK(false, "[Optimizer] ", static_cast<int64_t>(opt), " is no optimizer");
+  TORCH_CHECK(false, "[Optimizer] ", static_cast<int64_t>(opt), " is not an optimizer");
 }
 
 }  // namespace tpgm

@@ -1,5 +1,5 @@
 // What makes one optimizer different from another: the tensors that it keeps per parameter, and its step.
-// `Optimizer` (optim.h) does the rest for all of them: groups, batches, memory formats, learning rates on the
+// `Optimizer` (optimizer.h) does the rest for all of them: groups, batches, memory formats, learning rates on the
 // device, state dicts.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 namespace tpgm {
 
@@ -32,7 +32,7 @@ using LearningRate = std::variant<double, at::Tensor>;
 
 struct OptimizerAlgorithm {
   std::vector<StateTensor> (*state)(const OptimOptions& options);
-  /// Updates parameters and state in place. Must not synchronise with the device: the step may be captured.
+  /// Updates parameters and state in place. Must not synchronize with the device: the step may be captured.
   void (*step)(ParameterBatch& batch, const OptimOptions& options, double weight_decay,
                const LearningRate& lr);
 };

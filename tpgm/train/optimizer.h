@@ -46,7 +46,7 @@ struct ParameterGroup {
 int64_t state_tensors_per_parameter(const OptimOptions& options);
 
 /// Computes what torch.optim.SGD, Adam and AdamW compute with fused = true: each group in one or a few
-/// launches, without host synchronisation. A parameter without a gradient is skipped, and has no state before
+/// launches, without host synchronization. A parameter without a gradient is skipped, and has no state before
 /// its first gradient: as in torch.optim, each parameter counts its own steps.
 ///
 /// Parameters may be float32, float64, bfloat16 or float16; those of different types and devices may share a
@@ -71,7 +71,7 @@ class Optimizer {
   /// Sets all gradients to none.
   void zero_grad();
   /// Scales all gradients so that their total norm is at most `max_norm` (torch.nn.utils.clip_grad_norm_).
-  /// Returns the norm before scaling, on the device and without synchronisation; 0 if there are no gradients.
+  /// Returns the norm before scaling, on the device and without synchronization; 0 if there are no gradients.
   at::Tensor clip_grad_norm(double max_norm);
   /// Forgets the state (momenta, step counts) of all parameters.
   void reset();

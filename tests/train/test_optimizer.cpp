@@ -12,10 +12,10 @@
 #include "tests/support.h"
 #include "tests/torch_nn.h"
 #include "tpgm/io/state_dict.h"
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 #include "tpgm/train/parameter_groups.h"
 
-namespace tpgm::testing::test_optim {
+namespace tpgm::testing::test_optimizer {
 namespace {
 
 using Json = nlohmann::json;
@@ -426,9 +426,9 @@ TEST(OptimState, OfOtherParametersIsRefused) {
   expect_says(refused_state("adam", [](auto& state) { state["scale.step"] = torch::zeros({2}); }),
               "'scale.step' is Float [2] in the state, and should be Float []");
   expect_says(refused_state("adam", [](auto& state) { state["scale.step"].fill_(-1); }),
-              "'scale.step' is -1, which is no count of steps");
+              "'scale.step' is -1, which is not a count of steps");
   expect_says(refused_state("adam", [](auto& state) { state["scale.step"].fill_(std::nan("")); }),
-              "which is no count of steps");
+              "which is not a count of steps");
 }
 
 TEST(OptimErrors, NameTheCulprit) {
@@ -439,8 +439,8 @@ TEST(OptimErrors, NameTheCulprit) {
   expect_says(refusal({{.parameters = {{"a", weight}}}, {.parameters = {{"a", weight.clone().detach()}}}}),
               "[Optimizer] parameter 'a' is in two groups");
   expect_says(refusal({{.parameters = {{"a", weight}, {"b", weight}}}}), "'a' and 'b' are the same tensor");
-  expect_says(refusal({{.parameters = {{"a", torch::zeros({2}, torch::kLong)}}}}), "'a' is no parameter");
-  expect_says(refusal({{.parameters = {{"a", weight * 2}}}}), "'a' is no parameter");
+  expect_says(refusal({{.parameters = {{"a", torch::zeros({2}, torch::kLong)}}}}), "'a' is not a parameter");
+  expect_says(refusal({{.parameters = {{"a", weight * 2}}}}), "'a' is not a parameter");
   expect_says(refusal({{.parameters = {{"a", torch::zeros({4, 4}).slice(1, 0, 2)}}}}),
               "parameter 'a' is not dense");
   expect_says(refusal({{.parameters = NamedTensors(), .lr_scale = -1}}), "lr_scale must be at least 0");
@@ -536,4 +536,4 @@ TEST(ParameterGroups, RefuseWhatMakesNone) {
 }
 
 }  // namespace
-}  // namespace tpgm::testing::test_optim
+}  // namespace tpgm::testing::test_optimizer

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes pictures/: JPEGs and PNGs, sound and damaged, what Pillow makes of them, and torchvision's views of some.
+"""Writes images/: JPEGs and PNGs, sound and damaged, what Pillow makes of them, and torchvision's views of some.
 
     pip install pillow numpy torch safetensors
     pip install --no-deps torchvision                     # --no-deps: or it brings a torch of its own
-    python make_picture_goldens.py [--output FOLDER]
+    python make_image_goldens.py [--output FOLDER]
 
 The files here are by Pillow 13.0.0 (libjpeg-turbo 3.2.0), torch 2.13.0, torchvision 0.28.0. There are
 
@@ -17,7 +17,7 @@ The files here are by Pillow 13.0.0 (libjpeg-turbo 3.2.0), torch 2.13.0, torchvi
     cases.json              refused: files that Pillow cannot load, and its words
                             damaged: of a file, [position, xor] of bytes changed or the length it is cut to, and
                                      zlib.crc32 of the pixels, or null where Pillow cannot load it
-                            crops: RandomResizedCrop.get_params of pictures of several sizes: the box where its ten
+                            crops: RandomResizedCrop.get_params of images of several sizes: the box where its ten
                                    tries must fail, else means and deciles over many draws
 """
 import argparse
@@ -46,7 +46,7 @@ from torchvision.transforms import CenterCrop, InterpolationMode, RandomResizedC
 warnings.simplefilter("ignore")  # Pillow's, of palettes with transparency
 
 
-# --- pictures ---------------------------------------------------------------------------------------------------------
+# --- images -----------------------------------------------------------------------------------------------------------
 def photo(width, height, channels=3, seed=0, waves=(0.02, 0.5)):
     """Gradients, waves (radians per pixel), an edge and some noise: uint8 [height, width, channels]."""
     rng = np.random.default_rng([seed, width, height])
@@ -541,7 +541,7 @@ def crops():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, default=HERE / "pictures")
+    parser.add_argument("--output", type=Path, default=HERE / "images")
     output = parser.parse_args().output
     output.mkdir(parents=True, exist_ok=True)
     files = {f"{name}.jpg": data for name, data in jpegs()}
@@ -574,7 +574,7 @@ def main():
     for start in ('{"of"', '{"width"', '"damaged"', '"crops"'):
         text = text.replace(f",{start}", f",\n{start}")
     (output / "cases.json").write_text(text + "\n")
-    print(f"{len(pixels)} pictures, {len(refused)} refused, {len(damaged)} damaged "
+    print(f"{len(pixels)} images, {len(refused)} refused, {len(damaged)} damaged "
           f"({sum(case['crc'] is None for case in damaged)} refused), by libjpeg-turbo "
           f"{features.version('libjpeg_turbo')}")
 

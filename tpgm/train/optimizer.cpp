@@ -1,7 +1,7 @@
 // Sorts the parameters of each group into the lists of tensors that LibTorch's fused kernels take. The
 // kernels assume that parameter, gradient and state have the same strides and do not check it; this file
 // makes it so.
-#include "tpgm/train/optim.h"
+#include "tpgm/train/optimizer.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -80,7 +80,7 @@ void check_groups(const std::vector<ParameterGroup>& groups) {
     for (const auto& item : group.parameters) {
       const auto& [name, parameter] = item.pair();
       TORCH_CHECK(parameter.defined() && parameter.is_floating_point() && parameter.is_leaf(), "'", name,
-                  "' is no parameter: give floating-point leaves, as a module has them");
+                  "' is not a parameter: give floating-point leaves, as a module has them");
       check_parameter(name, parameter);
       TORCH_CHECK(names.insert(name).second, "parameter '", name, "' is in two groups; give it in one");
       const auto [place, is_new] = seen.emplace(parameter.unsafeGetTensorImpl(), name);
@@ -254,7 +254,7 @@ at::Tensor Optimizer::clip_grad_norm(double max_norm) {
     }
   }
   const auto norm = at::linalg_vector_norm(at::stack(norms), 2);
-  // Multiplies even if the factor is 1: to branch on it would synchronise.
+  // Multiplies even if the factor is 1: to branch on it would synchronize.
   const auto factor = at::clamp((norm + 1e-6).reciprocal() * max_norm, std::nullopt, 1.0);
   for (const auto& gradients : batches) {
     at::_foreach_mul_(gradients, factor.to(gradients[0].device()));
@@ -324,7 +324,7 @@ void Optimizer::load_state_dict(const NamedTensors& state) {
         if (each.is_step_count) {
           const auto count = value->item<float>();
           TORCH_CHECK(count >= 0 && count == std::floor(count), call, "'", key, "' is ", count,
-                      ", which is no count of steps; the state is damaged");
+                      ", which is not a count of steps; the state is damaged");
           states[k].push_back(
               value->to(parameter.device(), at::kFloat, /*non_blocking=*/false, /*copy=*/true));
         } else {
