@@ -123,9 +123,10 @@ Run configure_compare(CLI::App& app) {
   app.add_option("-o,--output", args->output,
                  "Output folder for the runs and report.html. Finished runs in it are not repeated, and "
                  "interrupted ones are resumed");
-  app.add_option("--methods", args->methods,
-                 "Rows to make: lp, l2-sp, lp-ft, wise, ftp, spd, tpgm; ft and the model before fine-tuning "
-                 "(pretrained) are always among them. Default: all, lp only with a fresh head or the checkpoint's own");
+  app.add_option(
+      "--methods", args->methods,
+      "Rows to make: lp, l2-sp, lp-ft, wise, ftp, spd, tpgm; ft and the model before fine-tuning "
+      "(pretrained) are always among them. Default: all, lp only with a fresh head or the checkpoint's own");
   app.add_option("--seeds", args->seeds, "Number of seeds per method; with several the table has mean (std)")
       ->check(CLI::Range(1, 100));
   app.add_option("-j,--jobs", args->jobs, "Number of parallel runs")->check(CLI::Range(1, 1024));

@@ -355,7 +355,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   Metadata linked = trained.metadata;
   linked["tpgm.model"] = "script:" + file("run/blob.pt").string() + ":image_size=32";
   save_weights(*trained.model, file("run/linked.safetensors"), linked);
-  runs(load_classifier("", file("run/linked.safetensors"), {}), file("run/blob.pt"), "metadata name");
+  runs(load_classifier("", file("run/linked.safetensors"), {}), file("run/blob.pt"), "its metadata");
   // A link below the folder does not lead out of it.
   fs::create_directory_symlink(file("elsewhere"), file("run/link"));
   Metadata through = trained.metadata;
@@ -366,7 +366,7 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
 
   // Folders move, with the script beside the checkpoint.
   fs::rename(script, file("run/model.pt"));
-  runs(load_classifier("", run, {}), file("run/model.pt"), "metadata name");
+  runs(load_classifier("", run, {}), file("run/model.pt"), "its metadata");
   EXPECT_EQ(model_of_run(model, file("run")), "script:" + file("run/model.pt").string() + ":image_size=32");
   EXPECT_EQ(model_of_run("resnet50", file("run")), "resnet50");
   fs::remove(file("run/model.pt"));

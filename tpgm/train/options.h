@@ -92,10 +92,10 @@ struct TrainOptions {
           "weights",
           self.checkpoint...);
     visit(g, "head", kIdentity | kModel | kPath | kFineTuning,
-          "Head: fresh (random weights), checkpoint (its own; from a run, the rows of the classes by name), "
-          "zeroshot (from class names, by CLIP's text tower), text (the same in every step, with the text "
-          "tower training, too), a file of 'tpgm zeroshot', or auto (zeroshot for a whole CLIP if the class "
-          "names are words, else fresh)",
+          "Head: fresh (random weights), checkpoint (the checkpoint's own; a run's rows are matched by class "
+          "name), zeroshot (from class names, by CLIP's text tower), text (recomputed from class names in "
+          "every step, so that the text tower trains), a file of 'tpgm zeroshot', or auto (zeroshot for a "
+          "whole CLIP if the class names are words, else fresh)",
           self.head...);
     visit(g, "head-name", kIdentity | kModel | kFineTuning,
           "Name of the layer that is the head, such as fc, in a script whose outputs are the logits (`head` "

@@ -17,7 +17,7 @@ Json parse(std::string_view text, const char* way_out) {
     throw Malformed{fmt::format("it has {} bytes, and a config at most {}", text.size(), kMaxConfigBytes),
                     way_out};
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) throw Malformed{"it is no JSON object", way_out};
+  if (!json.is_object()) throw Malformed{"it is not a JSON object", way_out};
   return json;
 }
 

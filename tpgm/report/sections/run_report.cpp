@@ -121,7 +121,7 @@ Section recipe_section(const RunSet& runs, const RepeatCommand& repeat) {
     section.blocks.emplace_back(Paragraph{fmt::format("Run with {}.", fmt::join(machines, "; "))});
   const auto& first = runs.rows[runs.reference];
   section.blocks.emplace_back(
-      Paragraph{"The recipe of a run makes it once more: to the last bit on the CPU, and on CUDA if it has "
+      Paragraph{"The recipe of a run repeats it: bit-exactly on the CPU, and on CUDA if it has "
                 "`deterministic`."});
   if (repeat) section.blocks.emplace_back(Code{"", repeat(recipe_of(first.run().path)) + "\n"});
   if (!commands.empty()) section.blocks.emplace_back(Code{"Commands", commands, runs.rows.size() > 8});
