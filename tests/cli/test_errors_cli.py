@@ -91,7 +91,7 @@ class Mistakes(DataCommand):
                 "--\u0435pochs": "it has a character that is not ASCII; did you mean '--epochs'?"}.items():
             with self.subTest(option):
                 self.assertIn(words, self.answer(2, "train", option, "3"))
-        self.assertIn("; see tpgm train --help", self.answer(2, "train", "--img-size", "224"))
+        self.assertIn("; see tpgm train --help", self.answer(2, "train", "--num-classes", "7"))
         self.assertNotIn("did you mean", self.answer(2, "train", "--torchcompile"))
         self.write("timm.toml", b"num_classes = 10\n")
         self.assertIn("'num-classes': the classes are the folders of --data-dir", self.answer(1, "train", "-c", "timm.toml"))

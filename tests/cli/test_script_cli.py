@@ -103,7 +103,7 @@ class Runs(ScriptCommand):
         data = ("--data-dir", self.pacs, "--test", "sketch")
         for checkpoint in (best, copy):
             self.assertAlmostEqual(self.loss(checkpoint, *data), self.loss(ft), places=5)
-        self.assertIn(f"{note} the recipe of its run", tpgm("eval", ft, "--fresh").stderr)
+        self.assertIn(f"{note}the recipe of its run", tpgm("eval", ft, "--fresh").stderr)
         out = self.folder / "projected.safetensors"
         said = self.run_ok("project", "--anchor", self.script, "--checkpoint", best, "--radius-data", self.pacs, "--part",
                            "cartoon", "--radius-steps", "2", "--device", "cpu", "-o", out).stderr

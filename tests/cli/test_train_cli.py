@@ -816,7 +816,7 @@ class Recipes(TrainCommand):
         recipe.write_text(re.sub('class-list = .*', 'class-list = ""', recipe.read_text()))
         note = "class 'Dots' of 'away/test' and 'dots' of 'home/test' differ only in case, and are two classes"
         self.assertIn(note, self.run_ok("train", "--resume", run).stderr)
-        self.assertIn(note, self.run_ok("eval", run, "--device", "cpu").stderr)
+        self.assertIn(note, self.run_ok("eval", run, "--device", "cpu", "--fresh").stderr)
         self.run_ok("report", run, "-o", self.folder / "report.html")
         self.assertIn("differ only in case, and are two classes", (self.folder / "report.html").read_text())
 

@@ -213,7 +213,7 @@ TEST_F(SetupTest, TakesAnImageSize) {
   EXPECT_EQ(prepare({{"image-size", "16"}, {"checkpoint", ""}, {"model", kVit}, {"head", "fresh"}})
                 .model->backbone->image_size(),
             16);
-  EXPECT_HAS(error_of([&] { prepare({{"image-size", "15"}}); }), "image_size=15 is no multiple of 4");
+  EXPECT_HAS(error_of([&] { prepare({{"image-size", "15"}}); }), "image_size=15 is not a multiple of 4");
 }
 
 TEST_F(SetupTest, DecidesWhatIsLeftOpen) {

@@ -213,9 +213,9 @@ TEST_F(CorruptCheckpoints, Metadata) {
     return Attack{what, same, words, {{"tpgm.model", model}}};
   };
   attack("timm-vit/model.pth", "vit:heads=2",
-         {said("garbage", "\x01 garbage", "which is no model"),
+         {said("garbage", "\x01 garbage", "which is not a model"),
           said("nothing", "", "no model ''"),
-          said("a megabyte", std::string(1 << 20, 'v'), "which is no model"),
+          said("a megabyte", std::string(1 << 20, 'v'), "which is not a model"),
           said("another family", "resnet50", "is a resnet by its metadata"),
           said("CLIP", "clip-vit-b-32", "is a clip-vit by its metadata"),
           said("a script", "script:/etc/passwd", "is a script by its metadata"),

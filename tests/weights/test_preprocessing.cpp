@@ -192,8 +192,8 @@ TEST_F(PreprocessingFiles, DamagedAndHostileOnesAreRefused) {
 TEST_F(PreprocessingFiles, OfOtherProgramsAreLeftAlone) {
   const std::string bytes = R"({"architecture": "resnet50", "mean": [123.7, 116.3, 103.5]})";
   for (const auto& [text, why] :
-       {std::pair<std::string, std::string>{"[1]", "it is no JSON object"},
-        {"{\"lr\": 1 // so far\n}", "it is no JSON object"},
+       {std::pair<std::string, std::string>{"[1]", "it is not a JSON object"},
+        {"{\"lr\": 1 // so far\n}", "it is not a JSON object"},
         {"{" + std::string(1 << 20, ' ') + "}", "it has 1048578 bytes, and a config at most 524288"},
         {bytes, "mean is 123.7, expected numbers for pixels in 0..1"}}) {
     for (const auto& [golden, model] :

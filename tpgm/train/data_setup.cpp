@@ -389,7 +389,7 @@ std::string fingerprint_of(const RunData& data) {
   for (const auto* subset : {&data.train, &data.radius, &data.selection}) {
     add(fmt::format("{};", subset->size()));
     // Images of two domains may have the same names.
-    if (!subset->samples->parts().empty()) add(subset->samples->title() + ";");
+    if (subset->samples && !subset->samples->parts().empty()) add(subset->samples->title() + ";");
     for (const int64_t i : subset->indices) {
       add(subset->samples->name(i));
       add(fmt::format(":{};", subset->samples->label(i)));
