@@ -23,6 +23,7 @@
 #include "benchmarks/python.h"
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
+#include "tpgm/base/child_process.h"
 #include "tpgm/checkpoints/compare.h"
 #include "tpgm/checkpoints/merge.h"
 #include "tpgm/io/safetensors_writer.h"
@@ -123,15 +124,11 @@ void run_python(const IoOptions& options, const fs::path& a, const fs::path& b, 
     ::sync();
     warm(a), warm(b);
     take_pages(out.parent_path(), 2.2e9 * report.gigabytes);
-    std::string said(256, '\0');
+    std::string said;
     process.push_back(seconds([&] {
-      const std::string command =
-          fmt::format("{} {} {} {} {}", in_shell(options.python), in_shell(options.rival), in_shell(a),
-                      in_shell(b), in_shell(out));
-      FILE* pipe = ::popen(command.c_str(), "r");
-      check(pipe != nullptr, "run Python on");
-      said.resize(::fread(said.data(), 1, said.size(), pipe));
-      const int status = ::pclose(pipe);
+      ChildProcess rival({options.python, options.rival.string(), a.string(), b.string(), out.string()});
+      said = rival.read_all();
+      const int status = rival.wait();
       TORCH_CHECK(status == 0, "[bench io] --python: '", options.python, "' could not run ",
                   options.rival.string(), " (", status_text(status), ")");
     }));
@@ -178,10 +175,9 @@ IoReport measure_io(const IoOptions& options) {
     });
     measure(processes, [&] {
       const auto self = fs::read_symlink("/proc/self/exe");  // tpgm-torch, if it is `tpgm bench` that runs
-      check(std::system(fmt::format("{} wise {} {} -o {} > /dev/null", in_shell(self), in_shell(a),
-                                    in_shell(b), in_shell(out))
-                            .c_str()) == 0,
-            "run tpgm wise on");
+      ChildProcess wise({self.string(), "wise", a.string(), b.string(), "-o", out.string()});
+      wise.read_all();
+      check(wise.wait() == 0, "run tpgm wise on");
     });
     measure(opens, [&] { Checkpoint{a}; });
     measure(compares, [&] { compare_checkpoints(Checkpoint(a), Checkpoint(b)); });

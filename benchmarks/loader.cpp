@@ -20,6 +20,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -27,6 +28,7 @@
 #include "benchmarks/python.h"
 #include "benchmarks/scratch.h"
 #include "benchmarks/timing.h"
+#include "tpgm/base/child_process.h"
 #include "tpgm/data/dataset.h"
 #include "tpgm/data/formats/encode.h"
 #include "tpgm/data/loader.h"
@@ -238,16 +240,14 @@ class LoaderRival {
     TORCH_CHECK(::mkfifo(go.c_str(), 0600) == 0, "[bench loader] cannot make '", go.string(), "'");
     // Open in both directions, or opening would wait for the other side.
     go_ = ::open(go.c_str(), O_RDWR | O_CLOEXEC);
-    pipe_ = ::popen(fmt::format("{} {} {}", in_shell(python_), in_shell(script_), in_shell(settings)).c_str(),
-                    "r");
-    TORCH_CHECK(pipe_ != nullptr && go_ >= 0, "[bench loader] cannot run Python");
+    process_.emplace(std::vector<std::string>{python_, script_, settings.string()});
+    TORCH_CHECK(go_ >= 0, "[bench loader] cannot open '", go.string(), "'");
     const Json hello = answer();
     name = hello.at("name");
     torch = hello.at("torch");
   }
   ~LoaderRival() {
     if (go_ >= 0) ::close(go_);  // it ends then
-    if (pipe_ != nullptr) ::pclose(pipe_);
   }
   LoaderRival(const LoaderRival&) = delete;
   LoaderRival& operator=(const LoaderRival&) = delete;
@@ -266,12 +266,11 @@ class LoaderRival {
  private:
   Json answer() {
     std::string line;
-    for (int c = std::fgetc(pipe_); c != EOF && c != '\n'; c = std::fgetc(pipe_)) {
-      line += static_cast<char>(c);
-    }
+    FILE* pipe = process_->output();
+    for (int c = std::fgetc(pipe); c != EOF && c != '\n'; c = std::fgetc(pipe)) line += static_cast<char>(c);
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (json.is_object() && !json.contains("error")) return json;
-    const int status = ::pclose(std::exchange(pipe_, nullptr));
+    const int status = process_->wait();
     TORCH_CHECK(!json.is_object(), "[bench loader] --python '", python_, "': ", json.value("error", ""));
     TORCH_CHECK(false, "[bench loader] --python: '", python_, "' could not run ", script_, " (",
                 status_text(status), ")");
@@ -279,7 +278,7 @@ class LoaderRival {
 
   std::string python_, script_;
   int go_ = -1;
-  FILE* pipe_ = nullptr;
+  std::optional<ChildProcess> process_;
 };
 
 struct Work {

@@ -7,24 +7,21 @@
 #include <cstdio>
 #include <string_view>
 
-#include "tpgm/base/shell.h"
+#include "tpgm/base/child_process.h"
 
 namespace tpgm::benchmarks {
-
-std::string in_shell(const std::filesystem::path& path) { return shell_quoted(path.string()); }
 
 void check_python(const std::string& python, const std::filesystem::path& script,
                   const std::vector<std::string>& modules) {
   TORCH_CHECK(std::filesystem::exists(script), "--rival: there is no '", script.string(), "'");
-  std::string command =
-      in_shell(python) +
-      R"( -c 'import importlib.util as u, sys; print("lacks", *[m for m in sys.argv[1:] if not u.find_spec(m)], sep=", ")')";
-  for (const auto& module : modules) command += " " + module;
-  FILE* pipe = ::popen((command + " 2> /dev/null").c_str(), "r");
-  TORCH_CHECK(pipe != nullptr, "cannot run a shell");
-  std::string said(1024, '\0');
-  said.resize(std::fread(said.data(), 1, said.size(), pipe));
-  const int status = ::pclose(pipe);
+  std::vector<std::string> command = {
+      python, "-c",
+      "import importlib.util as u, sys; "
+      "print('lacks', *[m for m in sys.argv[1:] if not u.find_spec(m)], sep=', ')"};
+  command.insert(command.end(), modules.begin(), modules.end());
+  ChildProcess process(command, ChildProcess::Errors::kHidden);
+  std::string said = process.read_all();
+  const int status = process.wait();
   constexpr std::string_view kLacks = "lacks";
   TORCH_CHECK(status == 0 && said.starts_with(kLacks), "--python '", python, "' does not run as Python 3");
   said.pop_back();  // the end of the line

@@ -121,19 +121,17 @@ Rival::Rival(const StepOptions& options, const StepSetting& setting, const Class
   done_ = ::open(done.c_str(), O_RDWR | O_CLOEXEC);
   options.say(fmt::format("Python loads its library{}{}", options.compile ? ", compiles the model" : "",
                           options.device.is_cpu() ? "" : " and is measured"));
-  pipe_ =
-      ::popen(fmt::format("{} {} {}", in_shell(python_), in_shell(script_), in_shell(input)).c_str(), "r");
-  TORCH_CHECK(pipe_ != nullptr && go_ >= 0 && done_ >= 0, "[bench step] cannot run Python");
+  process_.emplace(std::vector<std::string>{python_, script_, input.string()});
+  TORCH_CHECK(go_ >= 0 && done_ >= 0, "[bench step] cannot open '", go.string(), "'");
 }
 
 Rival::~Rival() {
   ::close(go_);  // or it would wait for its turn forever
   ::close(done_);
-  if (pipe_ != nullptr) ::pclose(pipe_);
 }
 
 void Rival::wait_ready() {
-  pollfd waiting[2]{{done_, POLLIN, 0}, {::fileno(pipe_), POLLIN, 0}};
+  pollfd waiting[2]{{done_, POLLIN, 0}, {::fileno(process_->output()), POLLIN, 0}};
   char mark = 0;
   if (::poll(waiting, 2, -1) > 0 && (waiting[0].revents & POLLIN) != 0 && ::read(done_, &mark, 1) == 1)
     return;
@@ -147,11 +145,8 @@ void Rival::take_turn() {
 }
 
 std::vector<StepTimes> Rival::finish() {
-  std::string said;
-  for (char buffer[4096]; const size_t count = ::fread(buffer, 1, sizeof buffer, pipe_);) {
-    said.append(buffer, count);
-  }
-  const int status = ::pclose(std::exchange(pipe_, nullptr));
+  const std::string said = process_->read_all();
+  const int status = process_->wait();
   const Json json = Json::parse(said, nullptr, /*allow_exceptions=*/false);
   TORCH_CHECK(!json.is_object() || !json.contains("error"), "[bench step] --python '", python_,
               "': ", json.value("error", ""));

@@ -1,13 +1,14 @@
 // The same model in Python: rivals/step.py in another process.
 #pragma once
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "benchmarks/scratch.h"
 #include "benchmarks/step.h"
+#include "tpgm/base/child_process.h"
 #include "tpgm/models/classifier.h"
 
 namespace tpgm::benchmarks {
@@ -36,7 +37,7 @@ class Rival {
   Scratch folder_;  // what it reads, and by what it and we take turns
   std::string python_, script_;
   int go_ = -1, done_ = -1;
-  FILE* pipe_ = nullptr;
+  std::optional<ChildProcess> process_;
 };
 
 }  // namespace tpgm::benchmarks

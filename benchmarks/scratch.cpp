@@ -1,15 +1,16 @@
 #include "benchmarks/scratch.h"
 
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <system_error>
-
-#include "benchmarks/python.h"
 
 namespace tpgm::benchmarks {
 
@@ -22,13 +23,28 @@ Scratch::Scratch(const fs::path& parent) {
   TORCH_CHECK(::mkdtemp(name.data()) != nullptr, "cannot make a folder in '", parent.string(),
               "': ", std::strerror(errno));
   path_ = name;
-  // An interrupt from the terminal reaches it too.
-  remover_ =
-      ::popen(fmt::format("trap '' INT TERM HUP QUIT; read _; rm -rf -- {}", in_shell(path_)).c_str(), "we");
-  if (remover_ == nullptr) fs::remove(path_, error);
-  TORCH_CHECK(remover_ != nullptr, "cannot run a shell");
+  int ends[2] = {-1, -1};
+  const char* const arguments[] = {"rm", "-rf", "--", path_.c_str(), nullptr};
+  remover_ = ::pipe2(ends, O_CLOEXEC) == 0 ? ::fork() : -1;
+  if (remover_ == 0) {
+    // Only what is safe in a signal handler. An interrupt from the terminal reaches this process, too.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(number, SIG_IGN);
+    ::close(ends[1]);
+    char none = 0;
+    while (::read(ends[0], &none, 1) != 0) {  // until the other end is closed, however that happens
+    }
+    ::execvp(arguments[0], const_cast<char* const*>(arguments));
+    ::_exit(127);
+  }
+  ::close(ends[0]);
+  alive_ = ends[1];
+  if (remover_ < 0) fs::remove(path_, error);
+  TORCH_CHECK(remover_ > 0, "cannot start a process: ", std::strerror(errno));
 }
 
-Scratch::~Scratch() { ::pclose(remover_); }
+Scratch::~Scratch() {
+  ::close(alive_);
+  ::waitpid(remover_, nullptr, 0);
+}
 
 }  // namespace tpgm::benchmarks

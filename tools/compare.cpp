@@ -41,7 +41,8 @@ bool has_fresh_head(const TrainOptions& options) { return options.head.is(HeadSo
 bool is_usual(const std::string& row, const TrainOptions& options) {
   if (row == "pretrained") return !has_fresh_head(options);
   if (row == "lp") return has_fresh_head(options) || options.head.is(HeadSource::Kind::kCheckpoint);
-  if (row == "lp-ft") return options.epochs > 1;  // of one, none is left for probing
+  // Of one epoch, none is left for probing. A head that is text in every step cannot be probed.
+  if (row == "lp-ft") return options.epochs > 1 && !options.head.is(HeadSource::Kind::kText);
   return true;
 }
 
@@ -55,6 +56,8 @@ std::vector<std::string> rows_of(const PaperTable& table, const std::string& wan
   }
   from_text("--methods", wanted, asked);
   for (const auto& each : asked) {
+    if (options.head.is(HeadSource::Kind::kText) && (each == "lp" || each == "lp-ft"))
+      throw UsageError(fmt::format("--methods {}: --head text has no head of its own to probe", each));
     if (!contains(all, each))
       throw UsageError(fmt::format("--methods: no '{}'{}; there are {}", printable(each),
                                    did_you_mean(each, all), fmt::join(all, ", ")));
@@ -84,7 +87,9 @@ int compare(const CompareArguments& args) {
   if (shared.epochs == 0)
     throw UsageError("--epochs 0 leaves nothing to compare; 'tpgm eval' scores a model");
 
-  shared.head = decided_head(shared, open_dataset(shared).classes());
+  std::vector<std::string> notes;
+  shared.head = decided_head(shared, open_dataset(shared).classes(), notes);
+  for (const auto& note : notes) say(fmt::format("tpgm compare: {}\n", note));
   given["head"] = to_text(shared.head);
 
   Progress progress(Progress::Elsewhere::kNothing);

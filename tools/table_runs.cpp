@@ -13,8 +13,8 @@
 #include "tools/command.h"
 #include "tools/command_line.h"
 #include "tools/interrupt.h"
+#include "tpgm/base/child_process.h"
 #include "tpgm/base/numbers.h"
-#include "tpgm/base/shell.h"
 #include "tpgm/io/file.h"
 #include "tpgm/report/sections/run_report.h"
 #include "tpgm/study/results.h"
@@ -32,11 +32,10 @@ double measure_apart(const std::string& command, const TrainOptions& options) {
   TORCH_CHECK(descriptor >= 0, "[", command, "] cannot write '", file, "': ", std::strerror(errno));
   ::close(descriptor);
   write_file(file, to_toml(options));
-  FILE* pipe = ::popen(
-      fmt::format("/proc/{}/exe {} --measure {}", ::getpid(), command, shell_quoted(file)).c_str(), "r");
+  ChildProcess measuring({"/proc/self/exe", command, "--measure", file});
   double rate = 0;
-  const bool read = pipe != nullptr && std::fscanf(pipe, "%lf", &rate) == 1;
-  if (pipe != nullptr) ::pclose(pipe);
+  const bool read = std::fscanf(measuring.output(), "%lf", &rate) == 1;
+  measuring.wait();
   fs::remove(file);
   TORCH_CHECK(!interrupted(), "[", command, "] interrupted; the same command resumes");
   TORCH_CHECK(read && rate > 0, "[", command,

@@ -63,14 +63,14 @@ int train_one(const TrainOptions& options, Start start, bool json) {
     check_new_run(options);
   }
   Setup setup = prepare_run(options, start == Start::kResume ? DataUse::kOlderRun : DataUse::kNewRun);
-  if (starts_over)
-    say(fmt::format("tpgm train: the run in '{}' ended before it saved anything; it starts over\n",
-                    path.string()));
   for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
   for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
   if (!folder)
     folder.emplace(RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line()),
                                      overwrite));
+  if (starts_over)
+    say(fmt::format("tpgm train: the run in '{}' ended before it saved anything; it starts over\n",
+                    path.string()));
 
   TrainResult result;
   {

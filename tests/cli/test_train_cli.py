@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import statistics
 import struct
 import subprocess
@@ -322,6 +323,14 @@ class Killed(TrainCommand):
         self.assertIn("workers = 3", (run / "recipe.toml").read_text())
 
 
+def temporary(process, number):
+    """The name of a temporary file of a process on this machine: with FNV-1a of the host's name."""
+    machine = 0xcbf29ce484222325
+    for byte in socket.gethostname().encode():
+        machine = (machine ^ byte) * 0x100000001b3 % 2**64
+    return f".tpgm-{machine % 2**32:08x}-{process}-{number}.tmp"
+
+
 class Folders(TrainCommand):
     def begun(self):
         """A run that has a recipe and, after NaNs, no end."""
@@ -384,7 +393,7 @@ class Folders(TrainCommand):
         half = self.folder / "half"
         half.mkdir()
         shutil.copy(begun / "environment.json", half)
-        (half / f".tpgm-{process.pid}-0.tmp").write_text("half a recipe")
+        (half / temporary(process.pid, 0)).write_text("half a recipe")
         self.assertIn("begin it again with: ", self.refused(1, "train", "--resume", half))
         self.train(half)
         self.assert_same_weights(half, self.reference())
@@ -408,15 +417,15 @@ class Folders(TrainCommand):
         (run / "resume.safetensors").write_text("left by a kill at the very end")
         with subprocess.Popen(["true"]) as process:
             process.wait()
-        (run / f".tpgm-{process.pid}-3.tmp").write_text("a dead process's")
-        (run / f".tpgm-{os.getpid()}-3.tmp").write_text("a living process's")
+        (run / temporary(process.pid, 3)).write_text("a dead process's")
+        (run / temporary(os.getpid(), 3)).write_text("a living process's")
         (run / ".tpgm-notes.tmp").write_text("a user's")
         result = tpgm("train", "--resume", run)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("is finished; there is nothing to resume", result.stderr)
         self.assertIn("ID", result.stdout)
         self.assertEqual(sorted(os.listdir(run)),
-                         sorted([*before, f".tpgm-{os.getpid()}-3.tmp", ".tpgm-notes.tmp"]))
+                         sorted([*before, temporary(os.getpid(), 3), ".tpgm-notes.tmp"]))
         self.assertEqual(json.loads(tpgm("train", "--resume", run, "--json").stdout),
                          json.loads((run / "result.json").read_text()))
 

@@ -1,6 +1,7 @@
 // Files that processes leave behind, and disks that are full.
 #include "tpgm/io/file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -9,6 +10,7 @@
 #include <csignal>
 
 #include "tests/support.h"
+#include "tpgm/base/hash.h"
 
 namespace tpgm::test_file {
 namespace {
@@ -17,8 +19,11 @@ namespace fs = std::filesystem;
 
 class Files : public test::Scratch {};
 
-std::string temporary(pid_t process, int number = 0) {
-  return ".tpgm-" + std::to_string(process) + "-" + std::to_string(number) + ".tmp";
+std::string temporary(pid_t process, int number = 0, const std::string& machine = "") {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format(".tpgm-{:08x}-{}-{}.tmp", static_cast<uint32_t>(fnv1a(machine.empty() ? host : machine)),
+                     process, number);
 }
 
 TEST_F(Files, LeftByKilledProcessesAreRemoved) {
@@ -26,8 +31,10 @@ TEST_F(Files, LeftByKilledProcessesAreRemoved) {
   if (dead == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
   const std::vector<std::string> gone = {temporary(dead), temporary(dead, 12)};
-  const std::vector<std::string> kept = {temporary(::getpid()), ".tpgm-x-0.tmp",  temporary(dead) + "x",
-                                         "x" + temporary(dead), ".tpgm--1-0.tmp", "weights.tmp"};
+  const std::vector<std::string> kept = {temporary(::getpid()), temporary(dead, 0, "another machine"),
+                                         ".tpgm-x-0.tmp",       temporary(dead) + "x",
+                                         "x" + temporary(dead), ".tpgm-00000000--1-0.tmp",
+                                         "weights.tmp"};
   for (const auto* names : {&gone, &kept}) {
     for (const auto& name : *names) write_file(folder_ / name, "text");
   }

@@ -46,6 +46,7 @@ TEST(Registry, KnowsWhatStudiesAskOfMethods) {
     if (!method.trains_all) frozen.push_back(method.name);
     if (method.radius_updates) with_updates.push_back(method.name);
     if (method.probes_first) probing.push_back(method.name);
+    EXPECT_EQ(method.head_only, method.name == "lp");
     for (const auto& option : method.options)
       if (option.by_loop) by_loop.insert(option.name);
   }

@@ -11,6 +11,8 @@
 #include <set>
 
 #include "tests/study/study_files.h"
+#include "tpgm/io/metadata.h"
+#include "tpgm/io/safetensors.h"
 
 namespace tpgm::test_run_folder {
 namespace {
@@ -84,6 +86,16 @@ TEST_F(RunFolders, AreReplacedWhereOneAsksForIt) {
       "events.out.tfevents.0.tpgm", "report.html"};
   EXPECT_EQ(names, of_a_new_run);
   EXPECT_EQ(fs::file_size(run() / "summary.csv"), 0U);
+  // Weights are not deleted without being asked for, whatever else is missing.
+  for (const char* name : {"best.safetensors", "last.safetensors", "predictions.safetensors"}) {
+    {
+      RunFolder folder = RunFolder::create(folder_ / name, TrainOptions(), {"tpgm train", "0.2.0"});
+    }
+    EXPECT_TRUE(RunFolder::check_new(folder_ / name)) << "it has only begun";
+    save_safetensors(weights, folder_ / name / name);
+    EXPECT_HAS(error_of([&] { RunFolder::check_new(folder_ / name); }), "holds an unfinished run");
+    EXPECT_TRUE(fs::exists(folder_ / name / name));
+  }
   // A folder that holds no run is nobody's to replace.
   test::put_file(folder_ / "other" / "thesis.tex", "text");
   EXPECT_HAS(error_of([&] { create(folder_ / "other", TrainOptions()); }),
@@ -176,6 +188,24 @@ TEST_F(RunFolders, ResumeFromTheLastState) {
   ASSERT_EQ(radii.entries.size(), 2);
   EXPECT_EQ(radii.entries[1].step, 6);
   EXPECT_FALSE(fs::exists(run() / "resume.safetensors"));
+}
+
+TEST_F(RunFolders, SayWhenTheirStateIsDamaged) {
+  NamedTensors tensors("Tensor");
+  tensors.insert("x", at::ones({2}));
+  { RunFolder::create(run(), TrainOptions(), {}).save_state(tensors, {{"step", 4}}); }
+  const fs::path file = run() / "resume.safetensors";
+  for (const std::string numbers :
+       {"", "[]", "{}", R"({"step": 4, "log_bytes": "x", "summary_bytes": 0, "events_bytes": 0})",
+        R"({"step": -1, "log_bytes": 0, "summary_bytes": 0, "events_bytes": 0})",
+        R"({"step": 4, "log_bytes": 0, "summary_bytes": 0.5, "events_bytes": 0})"}) {
+    Metadata metadata;
+    keys::kState.set(metadata, numbers);
+    save_safetensors(tensors, file, metadata);
+    const auto said = error_of([&] { RunFolder::open(run()).load_state(); });
+    EXPECT_HAS(said, "[RunFolder::load_state] '" + file.string() + "' is damaged: it has no '");
+    EXPECT_HAS(said, "begin the run again with `overwrite`");
+  }
 }
 
 TEST_F(RunFolders, HaveThePredictionsOfTheTests) {

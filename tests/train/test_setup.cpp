@@ -194,7 +194,8 @@ TEST_F(ClipSetup, AFreshHeadLearnsFaster) {
     return to_text(prepare(more).options.head_lr);
   };
   EXPECT_EQ(rate({}), "0.001");
-  EXPECT_EQ(rate({{"lr", "0.01"}}), "lr");  // it is fast already
+  EXPECT_EQ(rate({{"lr", "0.01"}}), "lr");    // it is fast already
+  EXPECT_EQ(rate({{"method", "lp"}}), "lr");  // nothing else trains
   EXPECT_EQ(rate({{"lr", "0"}}), "lr");
   EXPECT_EQ(rate({{"head-lr", "lr"}}), "lr");
   EXPECT_EQ(rate({{"head-lr", "0.5"}}), "0.5");

@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "tpgm/base/hash.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 
@@ -26,6 +27,13 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kDescriptors = "/proc/self/fd/";
+
+// A short hash of the host's name: a process id means nothing on another one, which may share the disk.
+uint32_t this_machine() {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return static_cast<uint32_t>(fnv1a(host));
+}
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -85,8 +93,7 @@ template <typename Make>
 bool AtomicFile::with_temporary_name(const Make& make) {
   static std::atomic<unsigned> counter{0};
   for (;;) {  // the name may exist, from a killed process with our id
-    const auto name =
-        folder_ / (".tpgm-" + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp");
+    const auto name = folder_ / fmt::format(".tpgm-{:08x}-{}-{}.tmp", this_machine(), ::getpid(), counter++);
     if (make(name.c_str())) return temporary_ = name, true;
     if (errno != EEXIST) return false;
   }
@@ -152,10 +159,10 @@ void AtomicFile::commit() {
   const int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
   errno = error;
-  if (error != 0 && error != EINVAL && error != ENOTSUP) fail("sync the folder of");
+  if (error != 0 && error != EINVAL && error != ENOTSUP) fail("sync the folder of", /*replaced=*/true);
 }
 
-void AtomicFile::fail(const char* what) const {
+void AtomicFile::fail(const char* what, bool replaced) const {
   const int number = errno;
   std::string text = fmt::format("cannot {} '{}': {}", what, path_.string(), error_text(number));
   std::error_code error;
@@ -165,8 +172,9 @@ void AtomicFile::fail(const char* what) const {
         fmt::format(" (the file takes {}, {} free)", needed_ > 0 ? bytes_text(needed_) : "more than there is",
                     number == EDQUOT ? "and the quota leaves less"
                                      : fmt::format("and the disk has {}", bytes_text(space.available)));
-  text +=
-      fs::exists(path_, error) ? "; the file that was there is intact" : "; no part of it was left behind";
+  if (!replaced)
+    text +=
+        fs::exists(path_, error) ? "; the file that was there is intact" : "; no part of it was left behind";
   throw WriteError("[AtomicFile] " + text);
 }
 
@@ -187,9 +195,10 @@ std::optional<std::string> read_text(const fs::path& path) {
 bool is_leftover(const fs::path& file) {
   const std::string name = file.filename().string();
   int process = 0, end = 0;
-  unsigned number = 0;
-  const bool ours = std::sscanf(name.c_str(), ".tpgm-%d-%u.tmp%n", &process, &number, &end) == 2 &&
-                    end == static_cast<int>(name.size()) && process > 0;
+  unsigned machine = 0, number = 0;
+  const bool ours =
+      std::sscanf(name.c_str(), ".tpgm-%8x-%d-%u.tmp%n", &machine, &process, &number, &end) == 3 &&
+      end == static_cast<int>(name.size()) && process > 0 && machine == this_machine();
   std::error_code error;
   return ours && fs::is_regular_file(fs::symlink_status(file, error)) && ::kill(process, 0) != 0 &&
          errno == ESRCH;

@@ -72,7 +72,7 @@ class AtomicFile {
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* what) const;
+  [[noreturn]] void fail(const char* what, bool replaced = false) const;
   template <typename Make>
   bool with_temporary_name(const Make& make);
 

@@ -37,6 +37,8 @@ class Method {
   /// Derived classes that freeze parameters in some of their steps, which are cheaper then, set this to
   /// false.
   static constexpr bool kTrainsAll = true;
+  /// Derived classes that train nothing but the head set this to true.
+  static constexpr bool kHeadOnly = false;
 
   /// Called after backward() and before optimizer.step(): may read and change the gradients.
   virtual void before_step() {}

@@ -42,7 +42,8 @@ Entry entry(const std::string& name, const std::string& title, const std::string
             const std::string& reference, MethodRole role = MethodRole::kOther) {
   using Options = typename M::Options;
   constexpr bool probes_first = std::is_base_of_v<HasPhases, M>;
-  Entry result{{name, title, summary, reference, role, M::kTrainsAll, probes_first, {}, nullptr}, {}};
+  Entry result{
+      {name, title, summary, reference, role, M::kTrainsAll, M::kHeadOnly, probes_first, {}, nullptr}, {}};
   if constexpr (requires(const Options& options) { options.radius_updates(); }) {
     result.info.radius_updates = [name](const Texts& texts) {
       return parse_options<Options>(name, texts).radius_updates();

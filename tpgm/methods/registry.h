@@ -39,6 +39,7 @@ struct MethodInfo {
   std::string reference;  ///< The paper, or empty.
   MethodRole role = MethodRole::kOther;
   bool trains_all = true;     ///< Method::kTrainsAll: false if some of its steps are cheaper.
+  bool head_only = false;     ///< Method::kHeadOnly: the head alone trains, so `lr` is its learning rate.
   bool probes_first = false;  ///< True if it has phases (HasPhases), of which the first is linear probing.
   std::vector<OptionInfo> options;
   /// The radius updates with the given options (by name, as for make_method()); null if the method has no

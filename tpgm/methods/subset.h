@@ -53,6 +53,8 @@ class Subset : public Method, public Capturable {
 /// Linear probing: only the head trains.
 class Lp final : public Subset {
  public:
+  static constexpr bool kHeadOnly = true;
+
   explicit Lp(const ModuleView& model, SubsetOptions options = {});
 };
 

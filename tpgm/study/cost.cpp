@@ -10,7 +10,6 @@
 #include <type_traits>
 
 #include "tpgm/base/call.h"
-#include "tpgm/data/class_list.h"
 #include "tpgm/train/from_options.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/trainer.h"
@@ -46,9 +45,7 @@ DataSize DataSizes::of(const TrainOptions& options) try {
   TORCH_CHECK(!options.data_dir.empty(), "`data-dir` is needed: the images to train on");
   const auto key = only(to_settings(options), Trait::kData);
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  std::vector<std::string> classes;
-  if (!options.class_list.empty()) classes = load_class_list(options.class_list);
-  const auto data = open_data(options, classes);
+  const auto data = open_data(options, open_dataset(options));
   DataSize size{data.train.size(), data.radius.size(), data.selection.size(), 0};
   for (const auto& test : data.tests) size.tests += test.subset.size();
   return known_[key] = size;

@@ -140,6 +140,9 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
       // Metadata say what the script is, and a note says that it runs. Weights of a run may have lost them.
       const bool said = is_script(row.options.model) && names_script(Checkpoint(row.weights()));
       row.options.model = said ? "" : model_of_run(row.options.model, row.path);
+      if (is_script(row.options.model))
+        note(say, fmt::format("'{}': runs the TorchScript program '{}', named by the recipe of its run",
+                              row.path, parse_model(row.options.model).file));
     }
     row.of_a_run = first != nullptr;
     row.list_given = given.contains("class-list");
@@ -207,6 +210,19 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
   }
 }
 
+// Whether both were tested on as many images of the same tests. Images of one that were added or removed
+// since the other are seen by their number.
+bool tested_alike(const Row& one, const Row& other) {
+  if (one.results.size() != other.results.size()) return false;
+  for (size_t t = 0; t < one.results.size(); ++t) {
+    const auto &a = one.results[t], &b = other.results[t];
+    if ((*one.tests)[t].name != (*other.tests)[t].name || a.images != b.images || a.skipped != b.skipped ||
+        a.scored_classes != b.scored_classes)
+      return false;
+  }
+  return true;
+}
+
 // The row with the results of its run; nothing if they cannot be taken.
 std::optional<Row> with_result(Row row) {
   if (!row.run) return std::nullopt;
@@ -272,7 +288,7 @@ bool take_results(std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (data_of(row) != data_of(rows.front())) return false;
     auto with = with_result(row);
-    if (!with) return false;
+    if (!with || (!taken.empty() && !tested_alike(*with, taken.front()))) return false;
     taken.push_back(*std::move(with));
   }
   rows = std::move(taken);

@@ -55,16 +55,20 @@ std::string first_difference(const std::string& a, const std::string& b) {
 }
 
 void check_folder(const Job& job) {
-  const fs::path recipe = beside(job, ".toml"), folder = job.settings.at("output");
-  if (!fs::exists(recipe)) {
+  const fs::path file = beside(job, ".toml"), folder = job.settings.at("output");
+  if (!fs::exists(file)) {
     TORCH_CHECK(!is_run(folder), "[run_jobs] '", folder.string(),
                 "' holds a run that was not begun by a sweep; take another `output`");
     return;
   }
-  const auto before = recipe_text(load_recipe(recipe).settings), now = recipe_text(job.settings);
+  const auto given = load_recipe(file);
+  const auto before = recipe_text(given.settings), now = recipe_text(job.settings);
   TORCH_CHECK(before == now, "[run_jobs] '", folder.string(),
               "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
-              "); take another `output`");
+              "); take another `output`",
+              given.version_010
+                  ? ", or `head` fresh and `head-lr` lr, which were the defaults of version 0.1.0"
+                  : "");
 }
 
 std::string last_line(const fs::path& file, const std::string& prefix) {

@@ -79,7 +79,10 @@ std::vector<fs::path> files_of(const fs::path& run) {
 // signed, and nothing that it did not write.
 bool is_only_begun(const fs::path& path) {
   if (!read_environment(path) || read_environment(path)->version.empty()) return false;
-  if (is_finished(path) || fs::exists(state_of(path))) return false;
+  for (const auto& saved :
+       {result_of(path), state_of(path), weights_of(path), last_weights_of(path), predictions_of(path)}) {
+    if (fs::exists(saved)) return false;
+  }
   const auto files = files_of(path);
   return std::all_of(fs::directory_iterator(path), fs::directory_iterator(), [&](const auto& entry) {
     return is_leftover(entry.path()) || std::find(files.begin(), files.end(), entry.path()) != files.end();
@@ -289,20 +292,25 @@ std::optional<RunFolder::State> RunFolder::load_state() try {
   const SafetensorsFile opened(file);
   State state;
   state.numbers = Json::parse(keys::kState.of(opened.metadata()), nullptr, false);
-  TORCH_CHECK(state.numbers.is_object() && state.numbers.contains("log_bytes"), "'", file.string(),
-              "' is not a state of a run");
+  const auto count = [&](const char* key) {
+    const auto found = state.numbers.is_object() ? state.numbers.find(key) : state.numbers.end();
+    TORCH_CHECK(found != state.numbers.end() && found->is_number_unsigned(), "'", file.string(),
+                "' is damaged: it has no '", key, "' of a run's state; begin the run again with `overwrite`");
+    return found->get<int64_t>();
+  };
+  const int64_t log = count("log_bytes"), summary = count("summary_bytes"), events = count("events_bytes"),
+                step = count("step");
   state.tensors = opened.tensors();
-  impl_->open_logs(state.numbers["log_bytes"], state.numbers["summary_bytes"], state.numbers["events_bytes"]);
+  impl_->open_logs(log, summary, events);
   if (auto saved = read_radii(impl_->path)) {
-    const int64_t step = state.numbers.value("step", int64_t{0});
     auto& entries = saved->entries;
     entries.erase(
         std::find_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.step > step; }),
         entries.end());
     // What was recorded while the run finished comes after the last state: the events were cut back to before
     // it.
-    for (size_t i = state.numbers.value("radii", entries.size()); i < entries.size(); ++i)
-      impl_->histogram(entries[i].ratios, step);
+    const auto radii = state.numbers.contains("radii") ? static_cast<size_t>(count("radii")) : entries.size();
+    for (size_t i = radii; i < entries.size(); ++i) impl_->histogram(entries[i].ratios, step);
     impl_->radii = *std::move(saved);
   }
   return state;

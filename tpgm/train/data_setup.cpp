@@ -323,7 +323,9 @@ RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use)
   }
   for (const auto& test : options.test) {
     if (const auto other = other_test(test)) {
-      result.tests.push_back(open_other(*other, options.data_dir, result.classes, &result.notes));
+      std::vector<std::string> ambiguous;
+      result.tests.push_back(open_other(*other, options.data_dir, result.classes, &ambiguous));
+      for (const auto& text : ambiguous) warn(result, text);
       auto& [name, subset, id, unread] = result.tests.back();
       subset = part_of_test(std::move(subset), options);
       if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);

@@ -309,8 +309,8 @@ ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Devic
   rethrow_from("load_model");
 }
 
-HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes) try {
-  std::vector<std::string> notes;
+HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes,
+                        std::vector<std::string>& notes) try {
   if (!options.head.is(Kind::kAuto) || options.checkpoint.empty())
     return decide_head(options, classes, std::nullopt, notes);
   return decide_head(options, classes, Checkpoint(options.checkpoint), notes);

@@ -33,8 +33,9 @@ struct ModelSetup {
 ModelSetup load_model(const TrainOptions& given, const Dataset& data, c10::Device device);
 
 /// What `head` of the options stands for with these classes: auto is decided as load_model() does. Opens the
-/// checkpoint.
-HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes);
+/// checkpoint; adds why to `notes`.
+HeadSource decided_head(const TrainOptions& options, const std::vector<std::string>& classes,
+                        std::vector<std::string>& notes);
 
 /// The `model` that the recipe of the run in the folder `run` has. A TorchScript file that is no longer where the
 /// recipe says is the one of the same name in the folder; other models stay as they are. A path that is not

@@ -69,8 +69,12 @@ Recipe load(const fs::path& file, int depth) {
     }
   }
   // Paths that a run's recipe left relative are not those of its folder, but as they were given.
-  if (!are_of_a_run(recipe.settings, true) && !are_of_a_run(recipe.settings, false) && !tests.empty())
+  recipe.version_010 = are_of_a_run(recipe.settings, /*version_010=*/true);
+  if (recipe.version_010) {
+    recipe.settings["test"] = to_text(absolute_tests(tests, {recipe.settings.at("data-dir")}));
+  } else if (!are_of_a_run(recipe.settings, /*version_010=*/false) && !tests.empty()) {
     recipe.settings["test"] = to_text(absolute_tests(tests, {folder}));
+  }
   complete_older(recipe.settings);
   recipe.settings.merge(base.settings);
   if (recipe.sweep.empty()) recipe.sweep = base.sweep;

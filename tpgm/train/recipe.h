@@ -19,7 +19,8 @@ struct Recipe {
   std::vector<std::string> sweep;  ///< "lr=1e-3,1e-2": values to try of a key
   std::vector<std::string> seeds;
   std::vector<std::string>
-      take;  ///< in tables: values from the best run of another row: "lr=ft.lr", "weights=ft"
+      take;                  ///< in tables: values from the best run of another row: "lr=ft.lr", "weights=ft"
+  bool version_010 = false;  ///< that of a run, or of one of a sweep, of version 0.1.0
 };
 
 /// Reads a recipe. `base = "common.toml"` adds the keys of that recipe which this one does not have. Paths
@@ -28,7 +29,7 @@ struct Recipe {
 /// for keys that are unknown (with the nearest) or there twice, and for values of another type.
 ///
 /// A recipe that version 0.1.0 wrote for a run stands for what that run did: with `model-ema`, which had no
-/// warm-up then, `model-ema-warmup` is false.
+/// warm-up then, `model-ema-warmup` is false; `head-lr` auto is `lr`; tests elsewhere are relative to `data-dir`.
 Recipe load_recipe(const std::filesystem::path& file);
 
 /// Overrides the recipe with `given` settings; their keys are neither swept nor taken any more. A given seed

@@ -55,9 +55,24 @@ RunLog::Json to_json(const RunState& state) {
   return json;
 }
 
-RunState run_state_of(const RunLog::Json& numbers) {
+RunState run_state_of(const RunLog::Json& numbers, int64_t epochs, int64_t steps_per_epoch,
+                      const std::filesystem::path& file) {
   RunState state;
-  RunState::fields([&](const char* key, auto& value) { numbers.at(key).get_to(value); }, state);
+  RunState::fields(
+      [&](const char* key, auto& value) {
+        try {
+          numbers.at(key).get_to(value);
+        } catch (const RunLog::Json::exception&) {
+          TORCH_CHECK(false, "'", file.string(), "' is damaged: it has no '", key,
+                      "' of a run's state; begin the run again with `overwrite`");
+        }
+      },
+      state);
+  const int64_t begin = state.epochs_done * steps_per_epoch;
+  TORCH_CHECK(state.epochs_done >= 0 && state.epochs_done <= epochs && state.step >= begin &&
+                  state.step <= begin + steps_per_epoch,
+              "'", file.string(), "' is damaged: it is at step ", state.step, " after ", state.epochs_done,
+              " epochs; begin the run again with `overwrite`");
   return state;
 }
 

@@ -47,7 +47,9 @@ struct RunState {
   }
 };
 RunLog::Json to_json(const RunState& state);
-RunState run_state_of(const RunLog::Json& numbers);
+/// Throws, naming `file`, if a number is missing, or if they are not those of a run of so many epochs.
+RunState run_state_of(const RunLog::Json& numbers, int64_t epochs, int64_t steps_per_epoch,
+                      const std::filesystem::path& file);
 
 /// References to the parts of a run that have tensors to save.
 struct RunParts {

@@ -92,12 +92,20 @@ void decide_batch_sizes(TrainOptions& options, const RunData& data, std::vector<
 }
 
 // A fresh head has everything to learn, and what it learns from is pre-trained.
-void decide_head_rate(TrainOptions& options, bool fresh_head) {
+void decide_head_rate(TrainOptions& options, bool fresh_head, std::vector<std::string>& notes) {
   constexpr double kLeast = 1e-3;
   if (options.head_lr.kind != HeadRate::Kind::kAuto) return;
   options.head_lr.kind = HeadRate::Kind::kSame;
-  if (fresh_head && options.lr > 0 && options.lr < kLeast)
-    options.head_lr = {HeadRate::Kind::kNumber, kLeast};
+  if (!fresh_head || options.lr <= 0 || options.lr >= kLeast || options.epochs == 0) return;
+  const auto* method = find_method(options.method);
+  if (method != nullptr && method->head_only) {
+    notes.push_back(fmt::format("only the head trains, at `lr` {:g}; {:g} or more is usual for a fresh one",
+                                options.lr, kLeast));
+    return;
+  }
+  options.head_lr = {HeadRate::Kind::kNumber, kLeast};
+  notes.push_back(
+      fmt::format("`head-lr` {:g} for the fresh head, `lr` {:g} for the rest", kLeast, options.lr));
 }
 
 void decide_phases(TrainOptions& options, const RunData& data, std::vector<std::string>& notes) {
@@ -178,7 +186,7 @@ Setup prepare_run(TrainOptions options, DataUse use) try {
   if (*options.channels_last) to_channels_last(*setup.model);
   options.head = loaded.head;
   decide_batch_sizes(options, setup.data, setup.notes);
-  decide_head_rate(options, loaded.fresh_head);
+  decide_head_rate(options, loaded.fresh_head, setup.notes);
   decide_phases(options, setup.data, setup.notes);
   decide_open_options(options, setup);
   if (loaded.outputs_are_logits) check_head_is_known(options, *setup.model);

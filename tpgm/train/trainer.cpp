@@ -378,7 +378,7 @@ void Trainer::load_state() {
   if (!log_) return;
   const auto saved = log_->load_state();
   if (!saved) return;
-  const RunState state = run_state_of(saved->numbers);
+  const auto state = run_state_of(saved->numbers, options_.epochs, steps_per_epoch_, log_->state_path());
   TORCH_CHECK(state.data == state_.data, "[Trainer::run] cannot resume '", log_->path().string(),
               "': the training, radius or selection data are not those the run was begun with");
   load_tensors(parts_, saved->tensors, log_->state_path());

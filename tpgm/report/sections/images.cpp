@@ -214,7 +214,8 @@ std::vector<int64_t> spread_out(const std::vector<int64_t>& all, size_t count) {
 Block example_images(const RunSet& runs, Origins& origins) {
   const auto& origin = origins.of(runs.rows.front().run());
   if (origin.tests.empty())
-    return Paragraph{"Example images of the tests are left out: the data cannot be opened any more."};
+    return Paragraph{fmt::format("Example images of the tests are left out{}{}.",
+                                 origin.trouble.empty() ? "" : ": ", origin.trouble)};
   auto tests = origin.tests;
   std::stable_partition(tests.begin(), tests.end(), [](const TestSet& test) { return test.id; });
   const size_t all = tests.size();
