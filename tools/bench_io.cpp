@@ -15,7 +15,7 @@ namespace tpgm::tools {
 namespace {
 
 struct IoArguments {
-  std::string folder = std::filesystem::temp_directory_path().string();
+  std::string folder = temporary_folder().string();
   double gigabytes = 2;
   int64_t repeats = 3;
   std::string python;

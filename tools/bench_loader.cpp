@@ -20,7 +20,7 @@ using benchmarks::LoaderSpeed;
 
 struct LoaderBenchArguments {
   LoaderBenchOptions options;
-  std::string folder = std::filesystem::temp_directory_path().string();
+  std::string folder = temporary_folder().string();
   std::string rival;
   bool json = false;
 };

@@ -62,7 +62,7 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.python = args.python;
   options.rival = find_rival(args.python, args.rival, "step.py", modules_for(*options.model.family));
   options.say = [](const std::string& text) { say(fmt::format("tpgm bench step: {}\n", text)); };
-  options.folder = std::filesystem::temp_directory_path();
+  options.folder = temporary_folder();
   return options;
 }
 

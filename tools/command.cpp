@@ -7,13 +7,27 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string_view>
 
 #include "tools/interrupt.h"
 #include "tpgm/base/call.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 
-void say(const std::string& text) { std::fputs(with_flags(text).c_str(), stderr); }
+void say(const std::string& text) {
+  const std::string flags = with_flags(text);
+  std::string shown;
+  for (size_t begin = 0; begin < flags.size();) {
+    const size_t end = std::min(flags.find('\n', begin), flags.size());
+    shown += printable(std::string_view(flags).substr(begin, end - begin), flags.size());
+    if (end < flags.size()) shown += '\n';
+    begin = end + 1;
+  }
+  std::fputs(shown.c_str(), stderr);
+}
 
 std::string with_flags(const std::string& text) {
   std::string result;
@@ -36,6 +50,11 @@ std::string with_flags(const std::string& text) {
 
 namespace {
 
+constexpr const char* kNoMemory =
+    "out of memory; where there are images, smaller ones (`max-pixels`) and smaller batches (`batch-size`) "
+    "need "
+    "less";
+
 int status_of(const std::string& name, const Run& command) {
   int status = 1;
   try {
@@ -48,6 +67,10 @@ int status_of(const std::string& name, const Run& command) {
     return 2;
   } catch (const c10::Error& error) {
     say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
+  } catch (const std::bad_alloc&) {
+    say(fmt::format("tpgm {}: {}\n", name, kNoMemory));
+  } catch (const std::length_error&) {  // of a container that could never be so large
+    say(fmt::format("tpgm {}: {}\n", name, kNoMemory));
   } catch (const std::exception& error) {
     say(fmt::format("tpgm {}: {}\n", name, error.what()));
   }

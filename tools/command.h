@@ -32,7 +32,7 @@ struct UsageError : std::runtime_error {
 
 /// The text with keys of options in backticks, as the library writes them (`head-lr`), as flags (--head-lr).
 std::string with_flags(const std::string& text);
-/// Prints with_flags(text) to stderr. Never throws, not even if stderr is closed.
+/// Prints with_flags(text) to stderr; what controls a terminal becomes question marks, except for newlines. Never throws, not even if stderr is closed.
 void say(const std::string& text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.

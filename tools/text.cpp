@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
 #include "tools/command.h"
@@ -36,6 +37,13 @@ void print_notes(const char* command, const Checkpoint& checkpoint) {
 bool is_folder(const std::filesystem::path& path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);
+}
+
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  if (auto folder = std::filesystem::temp_directory_path(error); !error) return folder;
+  const char* named = std::getenv("TMPDIR");
+  return named != nullptr && *named != '\0' ? named : "/tmp";
 }
 
 size_t bytes_of(const Checkpoint& checkpoint) {

@@ -25,6 +25,8 @@ std::pair<std::string, std::string> parse_pair(const std::string& text);
 /// Prints the notes of a checkpoint, such as what was unwrapped, to stderr.
 void print_notes(const char* command, const Checkpoint& checkpoint);
 bool is_folder(const std::filesystem::path& path);
+/// What TMPDIR names, or /tmp. Never throws: a folder that is missing is an error of the command that writes there.
+std::filesystem::path temporary_folder();
 /// The size of all tensors in bytes.
 size_t bytes_of(const Checkpoint& checkpoint);
 

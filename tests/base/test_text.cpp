@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <stdexcept>
 
 #include "tpgm/base/byte_count.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/hash.h"
 #include "tpgm/base/shell.h"
 #include "tpgm/base/text.h"
@@ -75,6 +77,14 @@ TEST(Text, OfSizesKeepsItsSpelling) {
 }
 
 // The reference values of Fowler, Noll and Vo's own tables.
+TEST(ErrorText, OfJsonIsWithoutTheNameOfAnException) {
+  EXPECT_EQ(
+      json_reason(std::runtime_error("[json.exception.parse_error.101] parse error at line 1, column 3: x")),
+      "parse error at line 1, column 3: x");
+  EXPECT_EQ(json_reason(std::runtime_error("[x] y\x1b[31m")), "[x] y?[31m");
+  EXPECT_EQ(json_reason(std::runtime_error(std::string(1000, 'x'))), std::string(200, 'x') + "…");
+}
+
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(fnv1a(""), 0xcbf29ce484222325ULL);
   EXPECT_EQ(fnv1a("a"), 0xaf63dc4c8601ec8cULL);

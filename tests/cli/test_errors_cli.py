@@ -55,6 +55,32 @@ class Mistakes(DataCommand):
         self.assertEqual(test_cli.tpgm("help", "wise").stdout, test_cli.tpgm("wise", "--help").stdout)
         self.assertIn("did you mean '--lr'? See tpgm train --help", self.answer(2, "train", "--learning_rate", "1"))
 
+    def test_a_temporary_folder_that_is_missing(self):
+        environment = os.environ | {"TMPDIR": str(self.folder / "missing")}
+        self.assertEqual(tpgm("--version", env=environment).returncode, 0)
+        self.assertEqual(tpgm("list", "methods", env=environment).returncode, 0)
+        result = tpgm("data", "check", self.photos, env=environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_names_that_control_the_terminal(self):
+        folder = self.folder / "\x1b[31mred\u202e"
+        folder.mkdir()
+        (folder / "a").mkdir()
+        shutil.copy(next(self.photos.rglob("*.*")), folder / "a" / "1.txt")
+        for command in (("data", "check", folder), self.train(data_dir=folder), ("predict", "--checkpoint", folder),
+                        ("inspect", folder), ("eval", folder), ("report", folder), ("train", "--resume", folder)):
+            result = tpgm(*command)
+            self.assertNotEqual(result.returncode, 0, command)
+            self.assertNotIn("\x1b", result.stderr + result.stdout, command)
+            self.assertNotIn("\u202e", result.stderr, command)
+
+    def test_names_that_are_not_utf8(self):
+        shutil.copytree(self.photos, self.folder / "photos")
+        name = next(path for path in sorted((self.folder / "photos").iterdir()) if path.is_dir())
+        os.rename(os.fsencode(name), os.fsencode(name.parent) + b"/\xff\xfe")
+        line = self.answer(1, *self.train("--dry-run", data_dir=self.folder / "photos"))
+        self.assertIn("the class '??' is not UTF-8; rename its folder", line)
+
     def test_another_command(self):
         self.assertIn("did you mean 'train'?", self.answer(2, "trian"))
         self.assertIn("did you mean 'eval'?", self.answer(2, "evaluate", "runs/ft"))

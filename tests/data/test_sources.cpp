@@ -15,6 +15,7 @@
 #include "tpgm/data/formats/encoded_image.h"
 #include "tpgm/data/formats/format.h"
 #include "tpgm/data/sources/list.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
@@ -151,6 +152,16 @@ TEST_F(KnownLayouts, RelativesOfImageNetAreMatchedByName) {
 TEST_F(KnownLayouts, ClassesCanBeTakenFromAnotherDataSet) {
   EXPECT_EQ(load_class_list(root_ / "imagenet" / "val"), kImageNet);
   EXPECT_HAS(error_of([] { load_class_list(root_ / "imagenet"); }), "is not a folder of class folders");
+}
+
+TEST_F(KnownLayouts, ListsOfClassesHaveALimit) {
+  std::string text;
+  for (int64_t i = 0; i <= kMostClasses; ++i) text += "class " + std::to_string(i) + "\n";
+  const auto file = std::filesystem::path(::testing::TempDir()) / "tpgm-too-many-classes.txt";
+  write_file(file, text);
+  EXPECT_HAS(error_of([&] { load_class_list(file); }),
+             "' has more than 100000 lines; expected a class a line");
+  std::filesystem::remove(file);
 }
 
 TEST_F(KnownLayouts, Pacs) {

@@ -147,6 +147,13 @@ TEST(Transforms, RefuseOptionsOutOfRange) {
   eval(EvalViewOptions().crop_pct(0));
   eval(EvalViewOptions().crop_pct(-1));
   eval(EvalViewOptions().crop_pct(std::nan("")));
+  // Each would take gigabytes.
+  EXPECT_NE(test::error_of([&] {
+              eval_view(encoded, EvalViewOptions().image_size(2000).crop_pct(0.01));
+            }).find("`image_size` 2000 and `crop_pct` 0.01 resize an image to"),
+            std::string::npos);
+  eval(EvalViewOptions().image_size(100'000));
+  eval(EvalViewOptions().image_size(int64_t{1} << 40));
   eval(EvalViewOptions().image_size(16).crop_pct(1e9));  // nothing would be left of the image
   const auto train = [&](const TrainViewOptions& options) {
     test::error_of([&] { train_view(encoded, options, random); });

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,17 @@ TEST_F(Files, ThatCannotBeWrittenLeaveTheOldOneIntact) {
   EXPECT_NE(said.find("the file that was there is intact"), std::string::npos) << said;
   EXPECT_EQ(read_text(path), "old");
   EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+TEST_F(Files, OfTextAreRegularAndNotHuge) {
+  EXPECT_EQ(read_text("/dev/zero"), std::nullopt);
+  EXPECT_EQ(read_text(folder_), std::nullopt);
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_text(folder_ / "pipe"), std::nullopt);
+  write_file(folder_ / "huge", "text");
+  EXPECT_EQ(read_text(folder_ / "huge"), "text");
+  fs::resize_file(folder_ / "huge", uintmax_t{1} << 33);  // takes no room on the disk
+  EXPECT_EQ(read_text(folder_ / "huge"), std::nullopt);
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ TEST(Metadata, ViewsThatNoTransformCanUseAreRefused) {
        {std::pair{R"({"mean":[0.1,0.2]})", "mean has 2 numbers, instead of 1 or 3"},
         {R"({"std":[1,1,1,1]})", "std has 4 numbers, instead of 1 or 3"},
         {R"({"std":[0.5,0,0.5]})", "std is 0, instead of above 0"},
+        {R"({"std":[1e-60]})", "std is 1e-60, instead of above 0"},
+        {R"({"mean":[1e60]})", "mean has the value 1e+60"},
         {R"({"std":[-1]})", "std is -1, instead of above 0"},
         {R"({"crop_pct":0})", "crop_pct is 0, instead of 0.01 or more"},
         {R"({"crop_pct":-0.875})", "crop_pct is -0.875, instead of 0.01 or more"}}) {

@@ -3,6 +3,7 @@
 #include "tpgm/study/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <ATen/ops/ones.h>
 
@@ -205,6 +206,19 @@ TEST_F(RunFolders, SayWhenTheirStateIsDamaged) {
     const auto said = error_of([&] { RunFolder::open(run()).load_state(); });
     EXPECT_HAS(said, "[RunFolder::load_state] '" + file.string() + "' is damaged: it has no '");
     EXPECT_HAS(said, "begin the run again with `overwrite`");
+  }
+}
+
+// Opening a pipe would wait for another process.
+TEST_F(RunFolders, WriteToNoPipes) {
+  for (const char* name : {"log.jsonl", "summary.csv", "events.out.tfevents.0.tpgm"}) {
+    SCOPED_TRACE(name);
+    { RunFolder folder = RunFolder::create(run(), {}, {}); }
+    fs::remove(run() / name);
+    ASSERT_EQ(::mkfifo((run() / name).c_str(), 0600), 0);
+    RunFolder folder = RunFolder::open(run());
+    EXPECT_HAS(error_of([&] { folder.load_state(); }), name);
+    fs::remove_all(run());
   }
 }
 

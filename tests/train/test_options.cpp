@@ -328,6 +328,8 @@ TEST_F(Recipes, SayWhatIsWrongWithThem) {
   expect_says("crop-scale = [0.9, \"x\"]\n", {"`crop-scale` must be a number, not 'x'"});
   expect_says("mean = [0.5, 0.5]\n", {"`mean`: 2 numbers; expected 1 or 3"});
   expect_says("mean = nan\n", {"`mean` nan: must be finite"});
+  expect_says("mean = 1e300\n", {"`mean` 1e+300: must be finite"});  // as a float
+  expect_says("std = 1e-60\n", {"`std` 1e-60: must be above 0 and finite"});
   expect_says("std = 0\n", {"`std` 0: must be above 0 and finite"});
   expect_says("std = inf\n", {"`std` inf: must be above 0 and finite"});
   expect_says("crop-pct = 0\n", {"`crop-pct` 0: must be 0.01 or more"});

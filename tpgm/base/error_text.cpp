@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm {
 
@@ -19,6 +20,14 @@ std::string error_text(const c10::Error& error) {
                        bytes / 1e9);
   }
   return std::string(without_call(text));
+}
+
+std::string json_reason(const std::exception& error) {
+  std::string_view text = error.what();
+  if (const size_t end = text.find("] ");
+      text.starts_with("[json.exception.") && end != std::string_view::npos)
+    text.remove_prefix(end + 2);
+  return printable(text, 200);
 }
 
 std::string short_message(const std::exception& error) {

@@ -41,6 +41,8 @@ std::vector<std::string> load_class_list(const fs::path& path) try {
   for (std::string line; std::getline(lines, line);) {
     line.erase(line.find_last_not_of(" \t\r") + 1);
     if (!line.empty()) names.push_back(line);
+    TORCH_CHECK(static_cast<int64_t>(names.size()) <= kMostClasses, "'", path.string(), "' has more than ",
+                kMostClasses, " lines; expected a class a line");
   }
   TORCH_CHECK(!names.empty(), "'", path.string(), "' is empty; expected a class a line");
   check_different(names, fmt::format("'{}'", path.string()));

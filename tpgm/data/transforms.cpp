@@ -9,6 +9,8 @@
 namespace tpgm {
 namespace {
 
+constexpr int64_t kMostPixels = int64_t{1} << 26;  // that an image may be resized to: 0.2 GB
+
 int64_t rounded(double value) { return static_cast<int64_t>(std::nearbyint(value)); }  // to even, as Python
 
 // The part of `image` at `box`, which may reach beyond it; black there.
@@ -52,13 +54,17 @@ Box middle(int64_t width, int64_t height, int64_t blocks) {
 
 Image eval_view(EncodedImage& encoded, const EvalViewOptions& options) {
   const int64_t size = options.image_size();
-  TORCH_CHECK(size > 0 && options.crop_pct() >= 0.01 && options.crop_pct() <= static_cast<double>(size),
-              "[eval_view] image_size ", size, " must be positive, and crop_pct ", options.crop_pct(),
-              " from 0.01 to it");
+  TORCH_CHECK(size > 0 && size <= kMostPixels / size && options.crop_pct() >= 0.01 &&
+                  options.crop_pct() <= static_cast<double>(size),
+              "[eval_view] image_size ", size, " must be positive, its square at most ", kMostPixels,
+              ", and crop_pct ", options.crop_pct(), " from 0.01 to it");
   const auto shorter = static_cast<int64_t>(static_cast<double>(size) / options.crop_pct());
   const Box box = middle(encoded.width(), encoded.height(), size / shorter + 8);
   const int64_t side = std::min(box.width, box.height);
   const int64_t width = box.width * shorter / side, height = box.height * shorter / side;
+  TORCH_CHECK(width <= kMostPixels / height, "[eval_view] `image_size` ", size, " and `crop_pct` ",
+              options.crop_pct(), " resize an image to ", width, " x ", height,
+              " pixels; give a smaller `image_size` or a larger `crop_pct`");
   const bool whole = box.width == encoded.width() && box.height == encoded.height();
   const Image image = options.decode() == Decode::kFast ? encoded.decode_fast(box, width, height)
                       : whole                           ? encoded.decode()
@@ -94,7 +100,8 @@ Box random_crop(int64_t width, int64_t height, const TrainViewOptions& options, 
 
 Image train_view(EncodedImage& encoded, const TrainViewOptions& options, Random& random) {
   const int64_t size = options.image_size();
-  TORCH_CHECK(size > 0, "[train_view] image_size ", size, " must be positive");
+  TORCH_CHECK(size > 0 && size <= kMostPixels / size, "[train_view] image_size ", size,
+              " must be positive, and its square at most ", kMostPixels);
   const Box box = random_crop(encoded.width(), encoded.height(), options, random);
   const Image part =
       options.decode() == Decode::kExact ? encoded.decode(box) : encoded.decode_fast(box, size, size);

@@ -185,6 +185,11 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
+  // A pipe would block, and a device or a huge file would not end.
+  constexpr uintmax_t kLargest = uintmax_t{1} << 30;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kLargest || error)
+    return std::nullopt;
   std::ifstream stream(path, std::ios::binary);
   if (!stream) return std::nullopt;
   std::ostringstream text;

@@ -89,11 +89,11 @@ std::string complaint(const ImageView& view) {
     const size_t count = values->size();
     if (count == 2 || count > 3) return fmt::format("{} has {} numbers, instead of 1 or 3", key, count);
     for (const double value : *values) {
-      if (!std::isfinite(value)) return fmt::format("{} has the value {}", key, value);
+      if (!std::isfinite(static_cast<float>(value))) return fmt::format("{} has the value {}", key, value);
     }
   }
   for (const double std : view.std) {
-    if (std <= 0) return fmt::format("std is {}, instead of above 0", std);
+    if (static_cast<float>(std) <= 0) return fmt::format("std is {}, instead of above 0", std);
   }
   constexpr double kLeast = 0.01;
   const double share = view.crop_pct.value_or(1);

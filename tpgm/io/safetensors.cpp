@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/dtypes.h"
 #include "tpgm/io/safetensors_format.h"
@@ -123,7 +124,7 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t&) override { return other("binary"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
     throw Malformed{fmt::format("byte {}: the header is not JSON: {}", kSafetensorsLengthBytes + position,
-                                printable(error.what(), 200))};
+                                json_reason(error))};
   }
 
  private:

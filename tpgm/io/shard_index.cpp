@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/untrusted.h"
 
 namespace tpgm {
@@ -63,7 +64,7 @@ class IndexReader final : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { return expect_outside("a number"); }
   bool binary(json::binary_t&) override { return expect_outside("binary"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
-    throw Malformed{fmt::format("byte {}: not JSON: {}", position, printable(error.what(), 200))};
+    throw Malformed{fmt::format("byte {}: not JSON: {}", position, json_reason(error))};
   }
 
   bool seen = false;

@@ -39,7 +39,8 @@ std::string text_of(const Json& json, int indent = -1) {
 class AppendedFile {
  public:
   AppendedFile(fs::path path, int64_t size) : path_(std::move(path)) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    // O_NONBLOCK, because opening a pipe without a reader would block.
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
     // After a power cut it may be shorter than it was.
     TORCH_CHECK(descriptor_ >= 0 && ::ftruncate(descriptor_, std::min(size, this->size())) == 0,
                 "[RunFolder] cannot write '", path_.string(), "': ", std::strerror(errno));

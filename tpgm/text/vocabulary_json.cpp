@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/text/vocabulary.h"
 
@@ -57,7 +58,7 @@ class JsonReader final : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string& text) override { return scalar(text); }
   bool binary(json::binary_t&) override { return scalar("binary"); }
   bool parse_error(size_t position, const std::string&, const json::exception& error) override {
-    throw Malformed{fmt::format("byte {}: not JSON: {}", position, printable(error.what(), 200))};
+    throw Malformed{fmt::format("byte {}: not JSON: {}", position, json_reason(error))};
   }
 
   bool vocab_json = false;      // tokens at the root

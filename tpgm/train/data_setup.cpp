@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/hash.h"
@@ -220,6 +221,39 @@ std::string nothing_held_out(const TrainOptions& options, const Samples& source,
                      key.empty() ? "add images" : fmt::format("raise `{}`", key), or_split);
 }
 
+bool is_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto byte = [&](size_t i) {
+      return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0U;
+    };
+    const uint32_t lead = byte(0);
+    const size_t size = lead < 0x80   ? 1
+                        : lead < 0xC2 ? 0
+                        : lead < 0xE0 ? 2
+                        : lead < 0xF0 ? 3
+                        : lead < 0xF5 ? 4
+                                      : 0;
+    for (size_t i = 1; i < size; ++i) {
+      if ((byte(i) & 0xC0) != 0x80) return false;
+    }
+    const uint32_t next = byte(1);
+    const bool outside = (lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) ||
+                         (lead == 0xF0 && next < 0x90) || (lead == 0xF4 && next > 0x8F);
+    if (size == 0 || outside) return false;
+    at += size;
+  }
+  return true;
+}
+
+// Checkpoints and predictions could not hold other names: a run would fail only at its end.
+void check_utf8(const RunData& data) {
+  for (const auto& name : data.classes)
+    TORCH_CHECK(is_utf8(name), "the class '", printable(name), "' is not UTF-8; rename its folder");
+  for (const auto& test : data.tests)
+    TORCH_CHECK(is_utf8(test.name), "the test set '", printable(test.name),
+                "' is not UTF-8; rename its folder");
+}
+
 // Both held-out sets become their union.
 void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<std::string>& notes) {
   if (radius.indices.empty()) radius = selection;
@@ -333,6 +367,7 @@ RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use)
   }
   TORCH_CHECK(!result.tests.empty() || use == DataUse::kOlderRun, empty);
   check_others(result);
+  if (use == DataUse::kNewRun) check_utf8(result);
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
   mark_id(result.tests, options.id, train.size() - left_out.size(), left_out);
   for (const auto& test : result.tests) {

@@ -110,7 +110,8 @@ EventFile::EventFile(const std::filesystem::path& path, int64_t size, std::optio
     : path_(path), size_(size) {
   TORCH_CHECK(size >= 0, "[EventFile] '", path.string(), "' cannot be cut to ", size,
               " bytes; give what flush() returned");
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | (size == 0 ? O_CREAT | O_TRUNC : 0), 0666);
+  descriptor_ =
+      ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | (size == 0 ? O_CREAT | O_TRUNC : 0), 0666);
   const auto check = [&](bool good) {
     if (good) return;
     const std::string why = std::strerror(errno);

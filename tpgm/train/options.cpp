@@ -59,9 +59,10 @@ void check_images(const TrainOptions& o) {
   check_range("crop-ratio", o.crop_ratio);
   if (o.crop_pct) in_range("crop-pct", *o.crop_pct, 0.01, kAny);
   for (const double mean : o.mean)
-    TORCH_CHECK(std::isfinite(mean), "`mean` ", to_text(o.mean), ": must be finite");
+    TORCH_CHECK(std::isfinite(static_cast<float>(mean)), "`mean` ", to_text(o.mean), ": must be finite");
   for (const double std : o.std)
-    TORCH_CHECK(std > 0 && std::isfinite(std), "`std` ", to_text(o.std), ": must be above 0 and finite");
+    TORCH_CHECK(static_cast<float>(std) > 0 && std::isfinite(static_cast<float>(std)), "`std` ",
+                to_text(o.std), ": must be above 0 and finite");
   const auto& augment = o.rand_augment;
   const bool valid = augment.empty() || (augment[0] >= 0 && augment[0] < kAny);
   TORCH_CHECK(valid && (augment.size() < 2 || (augment[1] >= 0 && augment[1] <= 30)), "`rand-augment` ",

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "tpgm/base/call.h"
+#include "tpgm/base/error_text.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/class_list.h"
@@ -47,7 +48,7 @@ std::string json_label(const std::string& text, const std::string& name) {
       if (found->is_string()) return trimmed(found->get<std::string>());
     }
   } catch (const nlohmann::json::exception& error) {
-    throw Malformed{fmt::format("'{}' is not JSON: {}", printable(name), printable(error.what()))};
+    throw Malformed{fmt::format("'{}' is not JSON: {}", printable(name), json_reason(error))};
   } catch (Malformed& malformed) {
     throw Malformed{fmt::format("'{}': {}", printable(name), malformed.reason), malformed.advice};
   }
