@@ -10,10 +10,26 @@
 
 #include "tools/interrupt.h"
 #include "tpgm/base/call.h"
+#include "tpgm/base/untrusted.h"
 
 namespace tpgm::tools {
 
-void say(const std::string& text) { std::fputs(with_flags(text).c_str(), stderr); }
+void say(const std::string& text) {
+  const std::string words = with_flags(text);
+  std::string safe;
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find('\n', begin), words.size());
+    safe += printable(std::string_view(words).substr(begin, end - begin), words.size());
+    if (end < words.size()) safe += '\n';
+    begin = end + 1;
+  }
+  std::fputs(safe.c_str(), stderr);
+}
+
+void say_line(const std::string& command, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', '?');
+  say(fmt::format("tpgm {}: {}\n", command, text));
+}
 
 std::string with_flags(const std::string& text) {
   std::string result;
@@ -41,15 +57,15 @@ int status_of(const std::string& name, const Run& command) {
   try {
     status = command();
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    say(fmt::format("tpgm {}: cannot write to stdout: {}\n", name, std::strerror(errno)));
+    say_line(name, fmt::format("cannot write to stdout: {}", std::strerror(errno)));
     return 1;
   } catch (const UsageError& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error.what()));
+    say_line(name, error.what());
     return 2;
   } catch (const c10::Error& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
+    say_line(name, error_text(error));
   } catch (const std::exception& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error.what()));
+    say_line(name, error.what());
   }
   return 1;
 }

@@ -10,6 +10,13 @@
 #include "tools/command.h"
 
 namespace tpgm::tools {
+namespace {
+
+// say() lets no sequences for terminals through.
+constexpr const char* kClearToEnd = "\033[K";
+constexpr const char* kClearLine = "\r\033[K";
+
+}  // namespace
 
 Progress::Progress(Elsewhere elsewhere)
     : terminal_(::isatty(STDERR_FILENO) == 1),
@@ -23,20 +30,23 @@ Progress::Progress(std::string what, size_t total, std::string (*amount_text)(si
 }
 
 Progress::~Progress() {
-  if (shown_ && terminal_) tools::say("\r\033[K");
+  if (shown_ && terminal_) std::fputs(kClearLine, stderr);
 }
 
 bool Progress::due() const { return (terminal_ || elsewhere_) && Clock::now() >= next_; }
 
 void Progress::show(const std::string& text) {
   next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 10000);
-  tools::say(terminal_ ? "\r" + text + "\033[K" : text + "\n");
+  if (terminal_) std::fputs("\r", stderr);
+  tools::say(terminal_ ? text : text + "\n");
+  if (terminal_) std::fputs(kClearToEnd, stderr);
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::say(const std::string& text) {
-  tools::say((shown_ && terminal_ ? "\r\033[K" : "") + text + "\n");
+  if (shown_ && terminal_) std::fputs(kClearLine, stderr);
+  tools::say(text + "\n");
   std::fflush(stderr);
   shown_ = false;
 }
