@@ -61,7 +61,7 @@ benchmarks::StepOptions options_of(const StepArguments& args) {
   options.repeats = args.repeats;
   options.python = args.python;
   options.rival = find_rival(args.python, args.rival, "step.py", modules_for(*options.model.family));
-  options.say = [](const std::string& text) { say(fmt::format("tpgm bench step: {}\n", text)); };
+  options.say = [](const std::string& text) { say_line("bench step", text); };
   options.folder = temporary_folder();
   return options;
 }

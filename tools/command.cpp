@@ -18,15 +18,20 @@
 namespace tpgm::tools {
 
 void say(const std::string& text) {
-  const std::string flags = with_flags(text);
-  std::string shown;
-  for (size_t begin = 0; begin < flags.size();) {
-    const size_t end = std::min(flags.find('\n', begin), flags.size());
-    shown += printable(std::string_view(flags).substr(begin, end - begin), flags.size());
-    if (end < flags.size()) shown += '\n';
+  const std::string words = with_flags(text);
+  std::string safe;
+  for (size_t begin = 0; begin < words.size();) {
+    const size_t end = std::min(words.find('\n', begin), words.size());
+    safe += printable(std::string_view(words).substr(begin, end - begin), words.size());
+    if (end < words.size()) safe += '\n';
     begin = end + 1;
   }
-  std::fputs(shown.c_str(), stderr);
+  std::fputs(safe.c_str(), stderr);
+}
+
+void say_line(const std::string& command, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', '?');
+  say(fmt::format("tpgm {}: {}\n", command, text));
 }
 
 std::string with_flags(const std::string& text) {
@@ -60,19 +65,19 @@ int status_of(const std::string& name, const Run& command) {
   try {
     status = command();
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    say(fmt::format("tpgm {}: cannot write to stdout: {}\n", name, std::strerror(errno)));
+    say_line(name, fmt::format("cannot write to stdout: {}", std::strerror(errno)));
     return 1;
   } catch (const UsageError& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error.what()));
+    say_line(name, error.what());
     return 2;
   } catch (const c10::Error& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error_text(error)));
+    say_line(name, error_text(error));
   } catch (const std::bad_alloc&) {
-    say(fmt::format("tpgm {}: {}\n", name, kNoMemory));
+    say_line(name, kNoMemory);
   } catch (const std::length_error&) {  // of a container that could never be so large
-    say(fmt::format("tpgm {}: {}\n", name, kNoMemory));
+    say_line(name, kNoMemory);
   } catch (const std::exception& error) {
-    say(fmt::format("tpgm {}: {}\n", name, error.what()));
+    say_line(name, error.what());
   }
   return 1;
 }

@@ -32,8 +32,11 @@ struct UsageError : std::runtime_error {
 
 /// The text with keys of options in backticks, as the library writes them (`head-lr`), as flags (--head-lr).
 std::string with_flags(const std::string& text);
-/// Prints with_flags(text) to stderr; what controls a terminal becomes question marks, except for newlines. Never throws, not even if stderr is closed.
+/// Prints with_flags(text) to stderr, with question marks for characters that control a terminal (except line breaks).
+/// Never fails, not even if stderr is closed.
 void say(const std::string& text);
+/// say() of one line, "tpgm COMMAND: TEXT": line breaks in the text, such as those of names, are question marks, too.
+void say_line(const std::string& command, std::string text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.
 template <typename Parse>

@@ -86,7 +86,7 @@ int convert_layout(const ConvertArguments& args) {
   const ModelWeights weights =
       read_weights(input, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
   const auto print = [&](const std::vector<std::string>& notes) {
-    for (const auto& note : notes) say(fmt::format("tpgm convert: '{}': {}\n", args.input, note));
+    for (const auto& note : notes) say_line("convert", fmt::format("'{}': {}", args.input, note));
   };
   print(weights.notes);
   Provenance provenance({&input});
@@ -137,8 +137,9 @@ int convert(const ConvertArguments& args) {
   };
   folder ? with_folder(output, convert_all) : convert_all();
   if (!result.overflowed.empty()) {
-    say(fmt::format("tpgm convert: in {} tensors values are beyond the range of {}, first in '{}'\n",
-                    result.overflowed.size(), args.dtype, printable(result.overflowed.front())));
+    say_line("convert",
+             fmt::format("in {} tensors values are beyond the range of {}, first in '{}'",
+                         result.overflowed.size(), args.dtype, printable(result.overflowed.front())));
   }
   for (const auto& file : result.files) fmt::print("{}\n", file.string());
   fmt::print("{} tensors, {}, from {}\n", result.tensors, bytes_text(result.bytes), input.format());

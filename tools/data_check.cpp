@@ -150,7 +150,7 @@ int check(const CheckArguments& args) {
     json["unused_labels"] = unused;
     fmt::print("{}\n", json.dump(2));
   } else {
-    for (const auto& note : data.notes()) say(fmt::format("tpgm data check: '{}': {}\n", data.where(), note));
+    for (const auto& note : data.notes()) say_line("data check", fmt::format("'{}': {}", data.where(), note));
     print(data, report, args.per_class);
     print_problems(
         missing_classes(data, report), kMostShown,

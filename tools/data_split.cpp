@@ -86,8 +86,8 @@ int split_data(SplitArguments args) {
     const auto add = [&](const char* what, double share, const Dataset::Part& own,
                          const SampleSubset& subset) {
       if (own && share > 0)
-        say(fmt::format("tpgm data split: '{}' has '{}', which is kept; none is held out for {}\n",
-                        data.where(), printable(own->title()), what));
+        say_line("data split", fmt::format("'{}' has '{}', which is kept; none is held out for {}",
+                                           data.where(), printable(own->title()), what));
       if (own || share == 0) return;
       TORCH_CHECK(subset.size() > 0, "nothing is left for --", what, " ", share, " of ", domain.train.size(),
                   " images; raise it, or --fraction, or give 0 to do without");

@@ -65,7 +65,7 @@ int eval(const EvalArguments& args) {
   const auto device = find_device(given.contains("device") ? given.at("device") : "auto");
   if (!args.csv.empty() && args.csv == args.per_class)
     throw UsageError("--csv and --per-class are the same file");
-  const auto note = [](const std::string& text) { say(fmt::format("tpgm eval: {}\n", text)); };
+  const auto note = [](const std::string& text) { say_line("eval", text); };
   auto rows = rows_to_evaluate(args.checkpoints, given, note);
   if (asks_for_results(args, given) && take_results(rows)) {
     note(fmt::format("from {}, which {} about these weights; --fresh evaluates again",

@@ -188,7 +188,7 @@ int inspect(const InspectArguments& args) {
   if (!args.json) {
     print_notes("inspect", a);
     print_notes("inspect", b);
-    for (const auto& note : alignment.notes) say(fmt::format("tpgm inspect: {}\n", note));
+    for (const auto& note : alignment.notes) say_line("inspect", note);
   }
   Comparison comparison;
   {

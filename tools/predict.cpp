@@ -100,7 +100,7 @@ int run_predict(PredictArguments args) {
   const auto device = find_device(options.device);
   AtomicFile(args.output);  // throws before the work if it cannot be written
   AtomicFile csv(args.csv);
-  const auto note = [](const std::string& text) { say(fmt::format("tpgm predict: {}\n", text)); };
+  const auto note = [](const std::string& text) { say_line("predict", text); };
   // A head that is given replaces the checkpoint's own.
   const auto use = args.features ? HeadUse::kNever : HeadUse::kAlways;
   const auto given = open_classifier(options.model, args.checkpoint, args.head, note, use);

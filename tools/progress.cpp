@@ -12,9 +12,9 @@
 namespace tpgm::tools {
 namespace {
 
-// What controls the terminal is not said: say() escapes it.
-constexpr const char* kToEnd = "\033[K";
-constexpr const char* kClear = "\r\033[K";
+// say() lets no sequences for terminals through.
+constexpr const char* kClearToEnd = "\033[K";
+constexpr const char* kClearLine = "\r\033[K";
 
 }  // namespace
 
@@ -30,7 +30,7 @@ Progress::Progress(std::string what, size_t total, std::string (*amount_text)(si
 }
 
 Progress::~Progress() {
-  if (shown_ && terminal_) std::fputs(kClear, stderr);
+  if (shown_ && terminal_) std::fputs(kClearLine, stderr);
 }
 
 bool Progress::due() const { return (terminal_ || elsewhere_) && Clock::now() >= next_; }
@@ -39,13 +39,13 @@ void Progress::show(const std::string& text) {
   next_ = Clock::now() + std::chrono::milliseconds(terminal_ ? 200 : 10000);
   if (terminal_) std::fputs("\r", stderr);
   tools::say(terminal_ ? text : text + "\n");
-  if (terminal_) std::fputs(kToEnd, stderr);
+  if (terminal_) std::fputs(kClearToEnd, stderr);
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::say(const std::string& text) {
-  if (shown_ && terminal_) std::fputs(kClear, stderr);
+  if (shown_ && terminal_) std::fputs(kClearLine, stderr);
   tools::say(text + "\n");
   std::fflush(stderr);
   shown_ = false;

@@ -129,8 +129,7 @@ int project(const ProjectArguments& args) {
   const auto options = options_of(args);
   const auto device = find_device(options.options.device);
   const auto files = projected_files(args.output, options.mu);
-  Projector projector(options, device,
-                      [](const std::string& text) { say(fmt::format("tpgm project: {}\n", text)); });
+  Projector projector(options, device, [](const std::string& text) { say_line("project", text); });
   std::vector<std::string> commands;
   const Checkpoint anchor(args.anchor), finetuned(args.checkpoint);
   for (const double mu : options.mu) commands.push_back(command_text(args, anchor, finetuned, mu));
@@ -149,8 +148,8 @@ int project(const ProjectArguments& args) {
   };
   args.output.ends_with('/') ? with_folder(args.output, work) : work();
   for (const auto& bad : projector.skipped())
-    say(fmt::format("tpgm project: skipped '{}': {}\n", printable(bad.place, kMaxPath),
-                    printable(bad.reason, kMaxPath)));
+    say_line("project", fmt::format("skipped '{}': {}", printable(bad.place, kMaxPath),
+                                    printable(bad.reason, kMaxPath)));
   print(args, results, files, projector);
   return 0;
 }

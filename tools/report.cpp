@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 int report(const std::vector<std::string>& paths, std::string output, const std::string& title) {
   const auto runs = load_runs({paths.begin(), paths.end()});
   if (output.empty()) output = (fs::path(paths.front()) / "report.html").string();
-  for (const auto& note : notes_of(runs)) say(fmt::format("tpgm report: {}\n", note));
+  for (const auto& note : notes_of(runs)) say_line("report", note);
   const auto files = write_report(runs, output, title, repeat_command);
   fmt::print("{}\n", files.front().string());
   if (const auto text = summary(runs); !text.empty()) fmt::print("\n{}\n", text);

@@ -35,7 +35,7 @@ bool reproduce(TablePlan& plan, DataSizes& sizes, const fs::path& folder, Json* 
   const auto comparison = plan.comparison();
   for (const auto& row : comparison.rows) {
     if (!row.error.empty())
-      say(fmt::format("tpgm reproduce: {}: {} failed: {}\n", comparison.name, row.label, row.error));
+      say_line("reproduce", fmt::format("{}: {} failed: {}", comparison.name, row.label, row.error));
   }
   const auto table = to_table(comparison);
   write_tables(comparison, folder, command_line());

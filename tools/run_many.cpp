@@ -87,8 +87,8 @@ int run_sweep_command(const Recipe& recipe, int64_t side_by_side, bool dry_run, 
     print(result, folder);
   }
   if (result.failed() == 0) return 0;
-  say(fmt::format("tpgm train: {} of {} runs failed; the same command tries them again\n", result.failed(),
-                  result.runs.size()));
+  say_line("train", fmt::format("{} of {} runs failed; the same command tries them again", result.failed(),
+                                result.runs.size()));
   for (const auto& run : result.runs) {
     if (!run.result) say(fmt::format("    {}: see {}.log\n", run.job.name, run.job.settings.at("output")));
   }

@@ -63,14 +63,14 @@ int train_one(const TrainOptions& options, Start start, bool json) {
     check_new_run(options);
   }
   Setup setup = prepare_run(options, start == Start::kResume ? DataUse::kOlderRun : DataUse::kNewRun);
-  for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
-  for (const auto& note : setup.data.notes) say(fmt::format("tpgm train: {}\n", note));
+  for (const auto& note : setup.notes) say_line("train", note);
+  for (const auto& note : setup.data.notes) say_line("train", note);
   if (!folder)
     folder.emplace(RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line()),
                                      overwrite));
   if (starts_over)
-    say(fmt::format("tpgm train: the run in '{}' ended before it saved anything; it starts over\n",
-                    path.string()));
+    say_line("train",
+             fmt::format("the run in '{}' ended before it saved anything; it starts over", path.string()));
 
   TrainResult result;
   {
@@ -97,8 +97,8 @@ int train_one(const TrainOptions& options, Start start, bool json) {
     }
   }
   if (!result.finished) {
-    say(fmt::format("tpgm train: stopped at step {}; resume with: tpgm train --resume {}\n", result.steps,
-                    path.string()));
+    say_line("train", fmt::format("stopped at step {}; resume with: tpgm train --resume {}", result.steps,
+                                  path.string()));
     return 1;
   }
   print_result(setup.options, result, path, json);
@@ -111,7 +111,7 @@ namespace {
 int finished_run(const fs::path& run, bool json) {
   RunFolder::clean_up(run);
   const auto result = read_result(run);
-  say(fmt::format("tpgm train: the run in '{}' is finished; there is nothing to resume\n", run.string()));
+  say_line("train", fmt::format("the run in '{}' is finished; there is nothing to resume", run.string()));
   if (json) {
     fmt::print("{}", result->json);
     return 0;

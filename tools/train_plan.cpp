@@ -27,7 +27,7 @@ std::string names_text(const std::vector<std::string>& names) {
 void print_plan(const TrainOptions& options) {
   check_new_run(options);
   Setup setup = prepare_run(options);
-  for (const auto& note : setup.notes) say(fmt::format("tpgm train: {}\n", note));
+  for (const auto& note : setup.notes) say_line("train", note);
   const auto& o = setup.options;
   fmt::print("{}\n# Data\n", to_toml(o));
   for (const auto& note : setup.data.notes) fmt::print("# {}\n", with_flags(note));

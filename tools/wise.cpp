@@ -115,7 +115,7 @@ int wise(const WiseArguments& args) {
   print_notes("wise", pretrained);
   print_notes("wise", finetuned);
   const auto alignment = align_layouts(pretrained, finetuned);
-  for (const auto& note : alignment.notes) say(fmt::format("tpgm wise: {}\n", note));
+  for (const auto& note : alignment.notes) say_line("wise", note);
   auto exclude = args.exclude;  // a part that only FT has is copied, and one that only PRE has dropped
   exclude.insert(exclude.end(), alignment.own_parts.begin(), alignment.own_parts.end());
   options.exclude(exclude);

@@ -58,7 +58,7 @@ std::vector<std::string> class_names_of(const std::string& where) {
 void warn_of_twins(const std::vector<std::string>& names) {
   std::set<std::string> seen;
   for (const auto& name : names) {
-    if (!seen.insert(name).second) say(fmt::format("tpgm zeroshot: '{}' is the name of two classes\n", name));
+    if (!seen.insert(name).second) say_line("zeroshot", fmt::format("'{}' is the name of two classes", name));
   }
 }
 
@@ -72,7 +72,7 @@ int zeroshot(const ZeroshotArguments& args) {
   const auto templates = find_templates(args.templates, checkpoint.metadata());
   const ModelWeights weights =
       read_weights(checkpoint, args.model.empty() ? std::nullopt : std::optional(parse_model(args.model)));
-  for (const auto& note : weights.notes) say(fmt::format("tpgm zeroshot: '{}': {}\n", args.checkpoint, note));
+  for (const auto& note : weights.notes) say_line("zeroshot", fmt::format("'{}': {}", args.checkpoint, note));
   TORCH_CHECK(weights.has_text(), "[zeroshot] '", args.checkpoint, "', a ", weights.config.family->name,
               ", has no text tower; it takes a whole CLIP, both towers");
   const Tokenizer tokenizer = find_tokenizer(args.vocab, args.checkpoint, *weights.config.vocab);
@@ -89,8 +89,9 @@ int zeroshot(const ZeroshotArguments& args) {
                           ZeroShotOptions().batch_size(args.batch_size), progress.callback());
   }
   if (head.truncated > 0) {
-    say(fmt::format("tpgm zeroshot: {} of {} are longer than {} tokens and were cut\n", head.truncated,
-                    sentences_text(names.size() * templates.size()), *weights.config.context));
+    say_line("zeroshot",
+             fmt::format("{} of {} are longer than {} tokens and were cut", head.truncated,
+                         sentences_text(names.size() * templates.size()), *weights.config.context));
   }
   head.model = to_text(weights.config);
   save_zero_shot(head, args.output);

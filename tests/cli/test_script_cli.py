@@ -68,7 +68,8 @@ class Runs(ScriptCommand):
         best, name = ft / "best.safetensors", "backbone.conv1.weight"
         note = f"runs the TorchScript program '{self.script}', named by "
         expected, said = self.logits(best, "--model", self.model)
-        self.assertNotIn("runs the TorchScript", said)
+        self.assertIn(f"'{best}': runs the TorchScript program '{self.script}', given as --model\n", said)
+        self.assertEqual(said.count("runs the TorchScript"), 1, said)
         for checkpoint in (ft, best):
             found, said = self.logits(checkpoint)
             self.assertEqual(found, expected)
@@ -93,7 +94,8 @@ class Runs(ScriptCommand):
         for start, more in ((ft, ()), (copy, ()), (bare, ("--model", self.model))):
             with self.subTest(checkpoint=start.name):
                 run, said = self.train(f"again-{start.name}", "--checkpoint", start, "--head", "checkpoint", *more, epochs=0)
-                self.assertEqual("runs the TorchScript" in said, not more)
+                self.assertEqual(said.count("runs the TorchScript"), 1, said)
+                self.assertEqual("given as --model" in said, bool(more))
                 self.assertEqual(self.logits(run)[0], expected)
         fresh, said = self.train("fresh", "--checkpoint", ft, epochs=0)
         self.assertIn("left out the head of 7 classes", said)
@@ -108,6 +110,7 @@ class Runs(ScriptCommand):
         said = self.run_ok("project", "--anchor", self.script, "--checkpoint", best, "--radius-data", self.pacs, "--part",
                            "cartoon", "--radius-steps", "2", "--device", "cpu", "-o", out).stderr
         self.assertIn(f"{note}the recipe of its run", said)
+        self.assertEqual(said.count("runs the TorchScript"), 1, said)
         self.assertEqual(read_safetensors(out)[1]["tpgm.model"], self.model)
         self.logits(out)
 

@@ -201,6 +201,18 @@ TEST_F(Tars, ClassFoldersWithParts) {
   EXPECT_EQ(labels_of(*matched.part("real", Role::kTrain)), (std::vector<int64_t>{2, 0}));
 }
 
+// Names only name: nothing is unpacked, and links are skipped.
+TEST_F(Tars, NamesAndLinksDoNotLeaveTheTar) {
+  std::string bytes;
+  for (const char* name : {"../../up/cat/1.png", "a/../../up/cat/2.png", "/abs/cat/3.png", "./a/cat/4.png"})
+    bytes += tar_entry(name, '0', "image");
+  for (const char type : {'1', '2'})  // hard and symbolic links
+    bytes += tar_entry(fmt::format("a/cat/link{}.png", type), type, "");
+  Names found;
+  for (const auto& sample : indexed(bytes + kTarEnd)) found.push_back(sample.encoded);
+  EXPECT_EQ(found, (Names{"abs/cat/3.png", "a/cat/4.png"}));
+}
+
 TEST_F(Tars, FlatTarsHaveNoLabels) {
   write_tar(file("all.tar"), {{"1.png", "a"}, {"2.png", "b"}});
   EXPECT_EQ(labels_of(*Dataset(file("all.tar").string()).parts()[0]), (std::vector<int64_t>{-1, -1}));

@@ -101,6 +101,8 @@ TEST(Table, CsvField) {
   EXPECT_EQ(csv_field("a\"b"), "\"a\"\"b\"");
   EXPECT_EQ(csv_field("a\rb"), "\"a\rb\"");
   EXPECT_EQ(csv_field("a\nb"), "\"a\nb\"");
+  EXPECT_EQ(csv_field("=1+1"),
+            "=1+1");  // a text is as it is; what a spreadsheet makes of it is not known here
 }
 
 TEST(Table, NamesOfGroupsMakeRoom) {
@@ -155,6 +157,10 @@ TEST(Table, NoRows) {
 
 TEST(Table, CellsStayOnTheirLine) {
   EXPECT_EQ(to_text(cell("a\nb\x1B[31m")), "a b [31m\n--------\na b [31m\n");
+  EXPECT_EQ(to_text(cell("\xC2\x9B"
+                         "31m\u202E"
+                         "a\xFF")),
+            "??31m???a?\n----------\n??31m???a?\n");
   EXPECT_EQ(to_markdown(cell("\na\r\nb ")), "| a  b |\n|:-----|\n| a  b |\n");
   EXPECT_NE(to_latex(cell("a\n\nb")).find("\na  b \\\\\n"), std::string::npos);
 }
@@ -164,6 +170,11 @@ TEST(Table, MarkdownIsEscaped) {
             R"(| a\|b\\\|\<c>\*d\* \~e\~ \`f\` \$g\$ h_i \_j\_ |
 |:----------------------------------------------|
 | a\|b\\\|\<c>\*d\* \~e\~ \`f\` \$g\$ h_i \_j\_ |
+)");
+  EXPECT_EQ(to_markdown(cell("[a](b) ![c](d) &lt; &#60; a & b")),
+            R"(| \[a](b) !\[c](d) \&lt; \&#60; a & b |
+|:------------------------------------|
+| \[a](b) !\[c](d) \&lt; \&#60; a & b |
 )");
   auto empty = cell("");
   empty.marked = {{0, 0}};

@@ -10,6 +10,7 @@
 #include "tpgm/io/file.h"
 #include "tpgm/methods/registry.h"
 #include "tpgm/train/recipe.h"
+#include "tpgm/train/toml.h"
 
 namespace tpgm::test_options {
 namespace {
@@ -213,6 +214,20 @@ TEST_F(Recipes, AreFlatToml) {
                              {"head-lr", ""}, {"color-jitter", "0.1,0.2,-3"}, {"amp", "true"}};
   EXPECT_EQ(settings, expected);
   EXPECT_TRUE(load_recipe(recipe("")).settings.empty());
+}
+
+TEST_F(Recipes, EscapeWhatTomlForbids) {
+  const std::string name = "a\x1B[31m\b\f\n\r\t\x7F\"\\é";
+  EXPECT_EQ(toml_quoted(name), R"("a\u001B[31m\u0008\u000C\n\r\t\u007F\"\\é")");
+  const auto value_of = [](const std::string& quoted) {
+    return parse_toml("checkpoint = " + quoted + "\n").front().values.front();
+  };
+  EXPECT_EQ(value_of(toml_quoted(name)), name);
+  EXPECT_EQ(value_of(R"("\b\f\u00e9\u20AC\U0001F600\u0041")"), "\b\f\u00e9\u20AC\U0001F600A");
+  for (const char* wrong :
+       {R"("\u12")", R"("\u12G4")", R"("\uD800")", R"("\u0000")", R"("\U00110000")", R"("\u)"})
+    EXPECT_HAS(refused("checkpoint = " + std::string(wrong) + "\n"),
+               "line 1: \\u takes the 4 hexadecimal digits");
 }
 
 TEST_F(Recipes, TakeOverFromTheirBase) {

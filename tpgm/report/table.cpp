@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "tpgm/base/untrusted.h"
 #include "tpgm/report/svg.h"
 
 namespace tpgm {
@@ -56,7 +57,7 @@ bool ruled(const Table& table, size_t row) {
 // A line break would end a row, and an escape sequence could do anything to a terminal.
 std::string one_line(std::string text) {
   std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, ' ');
-  return text;
+  return printable(text, text.size());
 }
 
 // The number of characters of a text in UTF-8.
@@ -102,10 +103,11 @@ std::string markdown_escaped(const std::string& text) {
   };
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
-    // An underscore within a word means nothing, and names are full of them.
-    const bool special = text[i] == '_'
-                             ? !(i > 0 && is_word(i - 1) && is_word(i + 1))
-                             : std::string_view("\\`*|<~$").find(text[i]) != std::string_view::npos;
+    // An underscore within a word means nothing, and names are full of them. "&" matters where an entity may begin.
+    const bool special = text[i] == '_' ? !(i > 0 && is_word(i - 1) && is_word(i + 1))
+                         : text[i] == '&'
+                             ? is_word(i + 1) || (i + 1 < text.size() && text[i + 1] == '#')
+                             : std::string_view("\\`*|<~$[").find(text[i]) != std::string_view::npos;
     if (special) result += '\\';
     result += text[i];
   }

@@ -99,7 +99,10 @@ LoadedAnchor load_anchor(const ProjectOptions& args, const GivenClassifier& fine
     options.head(Head::kFresh).classifier(ClassifierOptions().num_classes(1));
   }
   const auto loaded = load_classifier(model, args.anchor, options);
-  for (const auto& text : loaded.notes) note(text);
+  for (const auto& text : loaded.notes) {
+    // The notes of the fine-tuned model name its script, which is this one.
+    if (!is_script(model) || !text.starts_with("runs the TorchScript program")) note(text);
+  }
   const ImageView view = keys::kView.of(loaded.metadata);
   NamedTensors anchor;
   for (const auto& item : loaded.model->named_parameters()) {

@@ -234,7 +234,8 @@ void RunFolder::epoch(const Json& row) {
 }
 
 void RunFolder::scalar(const std::string& tag, double value, int64_t step) {
-  impl_->events->scalar(tag, value, step, now());
+  // Names of tests are in it, and a string in the file must be UTF-8.
+  impl_->events->scalar(printable(tag, kMaxPath), value, step, now());
 }
 
 void RunFolder::radii(int64_t step, const NamedNumbers& radii, const NamedNumbers& ratios,

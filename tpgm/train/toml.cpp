@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <set>
 
@@ -89,24 +90,52 @@ class TomlReader {
     std::string text;
     for (++at_; peek() != quote; ++at_) {
       check(peek() != '\n', "a string does not end");
-      text += peek() == '\\' && quote == '"' ? escaped() : peek();
+      if (peek() == '\\' && quote == '"') {
+        text += escaped();
+      } else {
+        text += peek();
+      }
     }
     ++at_;
     return text;
   }
-  char escaped() {
+  std::string escaped() {
     ++at_;
     switch (peek()) {
+      case 'b':
+        return "\b";
+      case 'f':
+        return "\f";
       case 'n':
-        return '\n';
+        return "\n";
       case 'r':
-        return '\r';
+        return "\r";
       case 't':
-        return '\t';
+        return "\t";
+      case 'u':
+        return character(4);
+      case 'U':
+        return character(8);
       default:
-        check(peek() == '"' || peek() == '\\', "in a \"string\", \\ goes before \", \\, n, r or t");
-        return peek();
+        check(peek() == '"' || peek() == '\\',
+              "in a \"string\", \\ goes before \", \\, b, f, n, r, t, u or U");
+        return std::string(1, peek());
     }
+  }
+  // A character by its number, of so many hexadecimal digits, in UTF-8. Leaves at_ at the last digit.
+  std::string character(size_t digits) {
+    const std::string_view text = text_.substr(std::min(at_ + 1, text_.size()), digits);
+    uint32_t code = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), code, 16);
+    check(text.size() == digits && error == std::errc() && stop == text.data() + digits && code != 0 &&
+              code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF),
+          "\\u takes the 4 hexadecimal digits of a character, and \\U takes 8");
+    at_ += digits;
+    const auto tail = [code](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+    if (code < 0x80) return {static_cast<char>(code)};
+    if (code < 0x800) return {static_cast<char>(0xC0 | code >> 6), tail(0)};
+    if (code < 0x10000) return {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
+    return {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
   }
   void list(std::vector<std::string>& values) {
     const auto more = [this] {  // over lines
@@ -151,7 +180,10 @@ std::string toml_quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     const size_t known = std::string_view("\"\\\n\r\t").find(c);
-    if (known == std::string_view::npos) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {  // TOML allows none of them
+      result += known == std::string_view::npos ? fmt::format("\\u{:04X}", static_cast<int>(c))
+                                                : std::string{'\\', "\"\\nrt"[known]};
+    } else if (known == std::string_view::npos) {
       result += c;
     } else {
       (result += '\\') += "\"\\nrt"[known];

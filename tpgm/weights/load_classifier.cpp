@@ -220,7 +220,12 @@ std::shared_ptr<Classifier> with_own_head(const Parts& parts, const std::filesys
 // The model that is wanted, or else the script that the metadata name; nothing if names and shapes say what it is.
 std::optional<ModelConfig> find_model(const std::string& model, const std::optional<Checkpoint>& checkpoint,
                                       const fs::path& script, std::vector<std::string>& notes) {
-  if (!model.empty()) return parse_model(model);
+  if (!model.empty()) {
+    auto given = parse_model(model);
+    if (given.family->is_file())
+      notes.push_back(fmt::format("runs the TorchScript program '{}', given as `model`", given.file));
+    return given;
+  }
   const auto named = model_of(*checkpoint);
   if (!named || !named->family->is_file()) return std::nullopt;
   return find_script(*checkpoint, *named, script, notes);

@@ -57,7 +57,7 @@ struct LoadedClassifier {
 /// A script is a program, so a checkpoint cannot choose freely what is run: its metadata may name a script in
 /// or below its own folder or the working folder, or stand for options.script(). A script that is no longer
 /// where the metadata says is looked for beside the checkpoint, by the name of its file. A note names what is
-/// run.
+/// run, whoever names it.
 ///
 /// A file may be a link, whose own place counts, as in the caches of hubs; links of folders count as where they
 /// lead. Of the root folder only what is directly in it counts, because everything is below it.
