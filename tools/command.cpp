@@ -30,7 +30,12 @@ void say(const std::string& text) {
 }
 
 void say_line(const std::string& command, std::string text) {
-  std::replace(text.begin(), text.end(), '\n', '?');
+  bool in_list = false;  // whose lines are indented
+  for (size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1)) {
+    const bool item = text.compare(at + 1, 2, "  ") == 0;
+    if (!item && !in_list) text[at] = '?';
+    in_list = item;
+  }
   say(fmt::format("tpgm {}: {}\n", command, text));
 }
 

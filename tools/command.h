@@ -36,6 +36,7 @@ std::string with_flags(const std::string& text);
 /// Never fails, not even if stderr is closed.
 void say(const std::string& text);
 /// say() of one line, "tpgm COMMAND: TEXT": line breaks in the text, such as those of names, are question marks, too.
+/// Lists of indented lines stay as they are.
 void say_line(const std::string& command, std::string text);
 
 /// Turns a parser that throws std::invalid_argument or c10::Error into a check of the command line.

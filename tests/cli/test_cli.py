@@ -584,6 +584,7 @@ class CheckpointCommandTest(Command):
         result = tpgm("wise", "pre.safetensors", "more.safetensors", "-o", "x.safetensors")
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertTrue(result.stderr.startswith("tpgm wise: 12 tensors do not fit:\n  'head.0.w'"), result.stderr)
+        self.assertRegex(result.stderr, r"\n  and \d+ more\n\S")
         self.assertEqual(result.stderr.count("\n  'head."), 10)
         self.assertIn("and 2 more", result.stderr)
         self.assertIn("--exclude 'head.0.*'", result.stderr)
