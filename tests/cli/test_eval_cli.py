@@ -321,6 +321,17 @@ class Eval(TwoCheckpoints):
         self.assertEqual(os.listdir(self.folder), ["names.txt"])
 
 
+class ImageSizes(TwoCheckpoints):
+    def test_rows_of_different_sizes_are_noted(self):
+        run = self.folder / "run"
+        self.run_ok("train", "--checkpoint", self.pre, "--head", "checkpoint", "--data-dir", self.pacs, "--train", "photo",
+                    "--epochs", "0", "--image-size", "64", "--device", "cpu", "-o", run)
+        said = self.run_ok("eval", run, self.pre).stderr
+        self.assertIn("'pre.safetensors' is evaluated at 224 pixels and 'run' at 64: --model FAMILY:image_size=N sets", said)
+        self.assertNotIn("is evaluated at", self.run_ok("eval", self.pre, self.ft, "--data-dir", self.pacs, "--test",
+                                                        "photo").stderr)
+
+
 class Preprocessing(TwoCheckpoints):
     """What another library wrote beside the weights."""
 

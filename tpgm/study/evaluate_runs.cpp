@@ -186,9 +186,10 @@ void order_tests(Row& row, const std::vector<TestSet>& order) {
   row.tests = std::make_shared<const std::vector<TestSet>>(std::move(tests));
 }
 
-void evaluate_row(Row& row, const std::string& head, c10::Device device,
-                  const std::function<void(size_t)>& progress, const Say& say,
-                  std::set<std::string>& reported) {
+// Returns the size of the images that the model got.
+int64_t evaluate_row(Row& row, const std::string& head, c10::Device device,
+                     const std::function<void(size_t)>& progress, const Say& say,
+                     std::set<std::string>& reported) {
   const auto given = row.open(head, {});
   Classifier& model = *given.loaded.model;
   model.to(device);
@@ -208,6 +209,7 @@ void evaluate_row(Row& row, const std::string& head, c10::Device device,
     }
     TORCH_CHECK(row.results.back().images > 0, "[evaluate] no image of '", test.name, "' could be read");
   }
+  return images.eval.image_size();
 }
 
 // Whether both were tested on as many images of the same tests. Images of one that were added or removed
@@ -332,7 +334,16 @@ void open_tests(std::vector<Row>& rows, const std::string& head, const Say& say)
 void evaluate(std::vector<EvaluatedRow>& rows, const std::string& head, c10::Device device,
               const std::function<void(size_t)>& progress, const Say& say) {
   std::set<std::string> reported;
-  for (auto& row : rows) evaluate_row(row, head, device, progress, say, reported);
+  std::optional<int64_t> first;
+  for (auto& row : rows) {
+    const int64_t size = evaluate_row(row, head, device, progress, say, reported);
+    if (size != first.value_or(size))
+      note(say,
+           fmt::format("'{}' is evaluated at {} pixels and '{}' at {}: `model` FAMILY:image_size=N sets the "
+                       "size of a checkpoint that does not say it",
+                       printable(row.name, kMaxPath), size, printable(rows.front().name, kMaxPath), *first));
+    if (!first) first = size;
+  }
 }
 
 std::vector<ResultRow> results_of(const std::vector<Row>& rows, double (Accuracy::*score)() const) {

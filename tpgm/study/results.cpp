@@ -14,7 +14,11 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-std::string percent(double value) { return std::isfinite(value) ? fmt::format("{:.2f}", value) : "–"; }
+std::string percent(double value) {
+  if (!std::isfinite(value)) return "–";
+  const auto text = fmt::format("{:.2f}", value);
+  return text == "-0.00" ? "0.00" : text;
+}
 
 std::string with_deviation(const Score& score) {
   return score.values.size() > 1 ? fmt::format("{:.2f} ({:.2f})", score.mean(), score.deviation())
