@@ -312,7 +312,9 @@ TEST_F(Scripts, ACheckpointDoesNotChooseFreelyWhatIsRun) {
   EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
 
   // Who names it may be the caller or the recipe of the run.
-  EXPECT_TRUE(load_classifier(model, run, {}).notes.empty());
+  EXPECT_EQ(
+      load_classifier(model, run, {}).notes,
+      std::vector<std::string>{"runs the TorchScript program '" + script.string() + "', given as `model`"});
   runs(load_classifier("", run, LoadOptions().script(script)), script, "the recipe of its run");
   test::write_bytes(file("run/recipe.toml"), "model = \"" + model + "\"\n");
   EXPECT_EQ(script_of_run(file("run")).string(), script.string());
@@ -427,13 +429,14 @@ TEST_F(Scripts, AClassifierNeedsNoHead) {
   const auto fresh = load_classifier(model, "", two);
   EXPECT_FALSE(fresh.outputs_are_logits);
   EXPECT_TRUE(fresh.model->head->weight.requires_grad());
-  ASSERT_EQ(fresh.notes.size(), 1U);
-  EXPECT_TRUE(has(fresh.notes[0], "already returns 7 logits (of its last layer, 'fc')")) << fresh.notes[0];
-  EXPECT_TRUE(has(fresh.notes[0], "`head` checkpoint uses them")) << fresh.notes[0];
+  ASSERT_EQ(fresh.notes.size(), 2U);
+  EXPECT_TRUE(has(fresh.notes[0], "given as `model`")) << fresh.notes[0];
+  EXPECT_TRUE(has(fresh.notes[1], "already returns 7 logits (of its last layer, 'fc')")) << fresh.notes[1];
+  EXPECT_TRUE(has(fresh.notes[1], "`head` checkpoint uses them")) << fresh.notes[1];
   save_weights(*fresh.model, file("fresh.safetensors"), fresh.metadata);
   const auto again = load_classifier(model, file("fresh.safetensors"), {});
   EXPECT_FALSE(again.outputs_are_logits);
-  EXPECT_TRUE(again.model->head->weight.requires_grad() && again.notes.empty());
+  EXPECT_TRUE(again.model->head->weight.requires_grad() && again.notes.size() == 1);
 }
 
 TEST_F(Scripts, AClassifierIsTrainedWithoutAHead) {

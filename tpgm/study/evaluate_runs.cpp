@@ -140,9 +140,6 @@ void set_options(std::vector<Row>& rows, const Settings& given, const Say& say) 
       // Metadata say what the script is, and a note says that it runs. Weights of a run may have lost them.
       const bool said = is_script(row.options.model) && names_script(Checkpoint(row.weights()));
       row.options.model = said ? "" : model_of_run(row.options.model, row.path);
-      if (is_script(row.options.model))
-        note(say, fmt::format("'{}': runs the TorchScript program '{}', named by the recipe of its run",
-                              row.path, parse_model(row.options.model).file));
     }
     row.of_a_run = first != nullptr;
     row.list_given = given.contains("class-list");
