@@ -147,15 +147,15 @@ struct LiteralTpgm : LiteralRadii {
     }
   }
   void after_step(int64_t t) override {
-    const bool learns = !options.every().at_end() && t % options.every().steps == 0;
-    if (options.every().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate)) return;
+    const bool learns = !options.every_or_default().at_end() && t % options.every_or_default().steps == 0;
+    if (options.every_or_default().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate)) return;
     measure();
     learn(learns ? options.radius_steps().value_or(1) : 0);
     clamp();
     project(gamma());
   }
   void finish() override {
-    if (options.every().at_end()) {
+    if (options.every_or_default().at_end()) {
       measure();
       learn(options.radius_steps().value_or(200));
       clamp();

@@ -99,7 +99,7 @@ TEST_P(Equations, TpgmIsAutogradThroughTheProjection) {
     SCOPED_TRACE(name);
     make_nets();
     Tpgm method(*net, options);
-    const auto norm = options.norm().value_or(options.every().at_end() ? Norm::kL2 : Norm::kMars);
+    const auto norm = options.norm().value_or(options.every_or_default().at_end() ? Norm::kL2 : Norm::kMars);
     expect_followed(method, LiteralTpgm(options, kModules), norm, optimizer);
   }
 }

@@ -179,7 +179,6 @@ TEST(Registry, BadValuesNameTheirOption) {
       {"tpgm", "every", "0"},
       {"tpgm", "every", "-1"},
       {"tpgm", "every", "1.5"},
-      {"tpgm", "every", "auto"},
       {"tpgm", "norm", "l3"},
       {"tpgm", "norm", "L2"},
       {"tpgm", "radius_steps", "-1"},

@@ -81,7 +81,7 @@ TEST(Options, HaveTheTraitsThatCommandsAskFor) {
   EXPECT_EQ(keys_of(Trait::kFineTuning),
             with_method_keys({"head", "head-name", "head-lr", "weights", "method", "lp-lr", "lp-epochs",
                               "radius-fraction", "radius-batch-size", "share-validation", "mixup", "cutmix",
-                              "mixup-prob", "mixup-switch-prob", "smoothing"}));
+                              "mixup-prob", "mixup-switch-prob", "smoothing", "radius-smoothing", "radius-mix"}));
   EXPECT_EQ(keys_of(Trait::kScaled | Trait::kScaledAway),
             (Keys{"fraction", "test-fraction", "epochs", "lp-epochs", "warmup-epochs", "decay-epochs",
                   "patience"}));

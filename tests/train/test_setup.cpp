@@ -248,6 +248,58 @@ TEST_F(SetupTest, DecidesWhatIsLeftOpen) {
   EXPECT_HAS(error_of([&] { prepare({{"data-dir", "/nowhere"}}); }), "there is no '/nowhere'");
 }
 
+// When radii are learned follows from the network and its head, and their loss from when.
+TEST_F(ClipSetup, DecidesWhenAndFromWhichLossRadiiAreLearned) {
+  const auto decided = [&](Settings more) {
+    more.insert({{"method", "tpgm"}, {"smoothing", "0.1"}, {"head", "fresh"}});
+    const RunSetup setup = prepare(more);
+    const auto& options = setup.options;
+    const auto why = std::find_if(setup.notes.begin(), setup.notes.end(),
+                                  [](const auto& note) { return note.starts_with("radii are learned"); });
+    return fmt::format("{} {} {} | {}", options.method_options.at("every"), to_text(options.radius_smoothing),
+                       to_text(options.radius_mix), why == setup.notes.end() ? "" : *why);
+  };
+  const Settings resnet = {
+      {"checkpoint", ""},
+      {"model", "resnet:layers=1-1,width=8,block=basic,stem=small,image_size=8,channels=3"}};
+  const auto with = [](Settings settings, const Settings& more) {
+    settings.insert(more.begin(), more.end());
+    return settings;
+  };
+  EXPECT_EQ(decided({}), "end 0 false | radii are learned once, after training (`every` end), because the "
+                         "network has no BatchNorm");
+  EXPECT_EQ(decided(resnet), "1 0.1 false | radii are learned in every step (`every` 1), because the network "
+                             "has BatchNorm");
+  EXPECT_EQ(decided(with(resnet, {{"mixup", "0.8"}})).substr(0, 10), "1 0.1 true");
+  EXPECT_EQ(decided(with(resnet, {{"cutmix", "1"}, {"smoothing", "0"}})).substr(0, 8), "1 0 true");
+  EXPECT_HAS(decided({{"head", "zeroshot"}}), "end 0 false | ");
+  EXPECT_HAS(decided(with(resnet, {{"epochs", "0"}})), "because `epochs` is 0");
+  // What is given stays, and nothing is said of it.
+  EXPECT_EQ(decided(with(resnet, {{"every", "end"}, {"mixup", "1"}})), "end 0 false | ");
+  EXPECT_EQ(decided({{"every", "5"}, {"mixup", "1"}}), "5 0.1 true | ");
+  EXPECT_EQ(decided({{"every", "5"}, {"radius-smoothing", "0.2"}, {"mixup", "1"}, {"radius-mix", "false"}}),
+            "5 0.2 false | ");
+  // Methods without radii that are learned on held-out data have neither.
+  const RunSetup ftp = prepare({{"method", "ftp"}, {"smoothing", "0.1"}, {"head", "fresh"}});
+  EXPECT_EQ(ftp.options.radius_smoothing, std::nullopt);
+  EXPECT_FALSE(ftp.options.method_options.contains("every"));
+}
+
+TEST_F(ClipSetup, NotesARadiusLossThatIsNotTheTrainingLoss) {
+  const auto noted = [&](Settings more) {
+    more.insert({{"method", "tpgm"}, {"every", "1"}, {"head", "fresh"}});
+    for (const auto& note : prepare(more).notes) {
+      if (note.starts_with("the training loss has")) return note;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(noted({{"smoothing", "0.1"}, {"mixup", "0.8"}}), "");
+  EXPECT_HAS(noted({{"smoothing", "0.1"}, {"radius-smoothing", "0"}}),
+             "the training loss has smoothing 0.1, the radius loss no smoothing or mixing");
+  EXPECT_HAS(noted({{"mixup", "0.8"}, {"cutmix", "1"}, {"radius-mix", "false"}}),
+             "the training loss has mixup 0.8 and CutMix 1, the radius loss no smoothing");
+}
+
 // --- what its data are ------------------------------------------------------------------------------------
 // Two domains without splits, of 30 and of 8 images in each class.
 class DataSetup : public test::Scratch {

@@ -561,6 +561,22 @@ TEST_P(Step, SmoothsNumbersAndTakesSharesAsTheyAre) {
   EXPECT_NEAR(loss(true), loss(false), 1e-5);
 }
 
+// As of the training loss, from the definition.
+TEST_P(Step, SmoothsTheRadiusLossByItself) {
+  const Training run("smoothing", "vit", device());
+  TrainingStep step(*run.model, *run.method, *run.optimizer,
+                    StepOptions().smoothing(0.5).radius_smoothing(0.2));
+  run.model->eval();
+  const auto loss = [&](const at::Tensor& targets) {
+    return step.radius_loss({run.images, targets}).item<double>();
+  };
+  const at::Tensor log_p = run.model->forward(run.images).log_softmax(1);
+  const at::Tensor plain = -log_p.gather(1, run.labels.unsqueeze(1)).mean();
+  EXPECT_NEAR(loss(run.labels), (0.8 * plain - 0.2 * log_p.mean(1).mean()).item<double>(), 1e-5);
+  const at::Tensor shares = at::softmax(at::arange(5, log_p.options()), 0).expand_as(log_p);
+  EXPECT_NEAR(loss(shares), -(shares * log_p).sum(1).mean().item<double>(), 1e-5);
+}
+
 TEST_P(Step, LeavesWhatIsFrozen) {
   const Training run("sgd", "resnet", device());
   const auto before = values_of(*run.model);

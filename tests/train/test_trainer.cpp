@@ -275,6 +275,28 @@ TEST_F(TrainerTest, TellsTheRadiusStepsAtTheEnd) {
   for (const auto& text : said) EXPECT_EQ(text.find("batches of radius data"), std::string::npos) << text;
 }
 
+// Radius batches are mixed as training batches are, by a random stream of their own.
+TEST_F(TrainerTest, MixesRadiusBatches) {
+  auto options = small_options();
+  options.mixup = 0.8;
+  options.smoothing = 0.1;
+  const Batch batch{torch::rand({4, 3, 8, 8}), torch::tensor({0, 1, 2, 1}), {0, 1, 2, 3}};
+  const auto mixed = [&](int64_t number) { return mix_radius_batch(batch, options, number, 3); };
+  EXPECT_TRUE(mixed(1).images.is_same(batch.images) && mixed(1).targets.is_same(batch.labels));
+  options.radius_mix = true;
+  options.radius_smoothing = 0.3;
+  const auto one = mixed(1), two = mixed(2), training = mix_batch(batch, options, 0, 1, 3);
+  EXPECT_TRUE(torch::equal(one.images, mixed(1).images));
+  EXPECT_FALSE(torch::equal(one.images, two.images) || torch::equal(one.images, training.images));
+  // Each image is shared with the one in its place in the reversed batch: find the share, and check the rest.
+  const at::Tensor x = batch.images, y = x.flip(0);
+  const double share = ((one.images - y) * (x - y)).sum().item<double>() / (x - y).square().sum().item<double>();
+  EXPECT_TRUE(torch::allclose(one.images, share * x + (1 - share) * y, 0, 1e-5));
+  const at::Tensor hot = torch::one_hot(batch.labels, 3).to(torch::kFloat);
+  const at::Tensor targets = 0.7 * (share * hot + (1 - share) * hot.flip(0)) + 0.3 / 3;
+  EXPECT_TRUE(torch::allclose(one.targets, targets, 0, 1e-5));
+}
+
 // Where no loss has arrived yet, there are no numbers to print: the device may be a step behind, or every
 // step of the window was skipped, as here.
 TEST_F(TrainerTest, TellsNoNumbersBeforeThereAreAny) {
@@ -721,6 +743,7 @@ const std::vector<std::pair<std::string, Settings>>& runs() {
       {"lp-ft", {{"method", "lp-ft"}, {"lp-epochs", "1"}, {"opt", "sgd"}}},
       {"tpgm", {{"method", "tpgm"}, {"model-ema", "true"}}},
       {"tpgm-end", {{"method", "tpgm"}, {"every", "end"}, {"radius-steps", "5"}}},
+      {"tpgm-mixed", {{"method", "tpgm"}, {"every", "1"}, {"mixup", "0.4"}, {"smoothing", "0.1"}}},
       {"ftp", {{"method", "ftp"}, {"mixup", "0.2"}}},
       {"spd", {{"method", "spd"}}},
       {"l2-sp", {{"method", "l2-sp"}}},

@@ -47,6 +47,7 @@ enum class SetBy { kUser, kLoop };
 /// How often something happens: every N optimizer steps, or once after the last one.
 struct Every {
   int64_t steps = 1;
+  constexpr Every() = default;
   constexpr Every(int64_t n) : steps(n) {}  // NOLINT(google-explicit-constructor): .every(10)
   constexpr bool at_end() const { return steps == -1; }
 };

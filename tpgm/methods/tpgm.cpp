@@ -7,7 +7,7 @@ namespace tpgm {
 namespace {
 
 Norm norm_of(const TpgmOptions& options) {
-  return options.norm().value_or(options.every().at_end() ? Norm::kL2 : Norm::kMars);
+  return options.norm().value_or(options.every_or_default().at_end() ? Norm::kL2 : Norm::kMars);
 }
 
 RadiiOptions radii_options(const TpgmOptions& options) {
@@ -53,8 +53,8 @@ Tpgm::Tpgm(const ModuleView& model, const NamedTensors& anchor, TpgmOptions opti
       radii_(radii_options(options_), groups_of(displacements_.names(), options_.groups()),
              displacements_.scalar_options(), displacements_.flag().report()),
       held_out_loss_(name_, model, displacements_.device()) {
-  TORCH_CHECK(options_.every().steps >= 1 || options_.every().at_end(),
-              "[Tpgm] every must be at least 1, or kEnd, not ", options_.every().steps);
+  TORCH_CHECK(options_.every_or_default().steps >= 1 || options_.every_or_default().at_end(),
+              "[Tpgm] every must be at least 1, or kEnd, not ", options_.every_or_default().steps);
   TORCH_CHECK(radius_steps_ >= 0, "[Tpgm] radius_steps must be at least 0, not ", radius_steps_);
 }
 
@@ -116,8 +116,8 @@ void Tpgm::project() {
 }
 
 Tpgm::Kind Tpgm::kind() const {
-  if (options_.every().at_end()) return kNothing;
-  if (step_ % options_.every().steps == 0) return kLearn;
+  if (options_.every_or_default().at_end()) return kNothing;
+  if (step_ % options_.every_or_default().steps == 0) return kLearn;
   return options_.project() == ProjectWhen::kAlways ? kProject : kNothing;
 }
 
@@ -147,7 +147,7 @@ void Tpgm::replayed() {
 }
 
 void Tpgm::finish(const Closure& radius_loss) {
-  if (options_.every().at_end()) learn_and_project(radius_loss);
+  if (options_.every_or_default().at_end()) learn_and_project(radius_loss);
   displacements_.flag().check();
 }
 

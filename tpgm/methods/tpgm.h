@@ -28,8 +28,9 @@ struct Keywords<ProjectWhen> {
 struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   /// Default: kMars while training, kL2 with every = end.
   TORCH_ARG(std::optional<Norm>, norm);
-  /// Learn radii every so many optimizer steps, or once, in finish() (kEnd).
-  TORCH_ARG(Every, every) = 1;
+  /// Learn radii every so many optimizer steps, or once, in finish() (kEnd). Default: 1. `tpgm train` decides
+  /// by the model: see decide_every() in tpgm/train/radius_loss.h.
+  TORCH_ARG(std::optional<Every>, every);
   /// Radius steps each time radii are learned, each on a fresh batch. Default: see radius_steps_or_default().
   TORCH_ARG(std::optional<int64_t>, radius_steps);
   TORCH_ARG(double, radius_lr) = 1e-2;
@@ -47,16 +48,21 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
   TORCH_ARG(OptimizerFactory, radius_optimizer) = nullptr;
 
  public:
+  Every every_or_default() const { return every().value_or(1); }
   /// 1 while training, 200 with every = end, unless `radius_steps` says otherwise.
-  int64_t radius_steps_or_default() const { return radius_steps().value_or(every().at_end() ? 200 : 1); }
+  int64_t radius_steps_or_default() const {
+    return radius_steps().value_or(every_or_default().at_end() ? 200 : 1);
+  }
 
-  RadiusUpdates radius_updates() const { return {every(), radius_steps_or_default()}; }
+  RadiusUpdates radius_updates() const { return {every_or_default(), radius_steps_or_default()}; }
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("norm", self.norm(),
           "norm of the distance from the anchor; auto: mars while training, l2 with every = end");
-    visit("every", self.every(), "learn radii every so many steps, or once at the end");
+    visit("every", self.every(),
+          "learn radii every so many steps, or once at the end; auto: 1 for networks with BatchNorm, end for "
+          "other networks and for heads that are made from text");
     visit("radius_steps", self.radius_steps(),
           "radius steps per update; auto: 1 while training, 200 at the end");
     visit("radius_lr", self.radius_lr(), "learning rate of the radii (Adam)");

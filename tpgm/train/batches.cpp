@@ -9,7 +9,14 @@
 namespace tpgm {
 namespace {
 
-constexpr uint64_t kMixPurpose = 0x3141;  // of the random stream
+constexpr uint64_t kMixPurpose = 0x3141, kRadiusMixPurpose = 0x3142;  // of the random streams
+
+MixedBatch mixed(const Batch& batch, const MixOptions& options, int64_t classes, Random& random) {
+  const Mix mix = draw_mix(options, batch.images.size(2), batch.images.size(3), random);
+  const bool mixes = options.mixup() > 0 || options.cutmix() > 0;
+  return {mix_images(batch.images, mix),
+          mixes ? mix_targets(batch.labels, classes, mix, options.smoothing()) : batch.labels};
+}
 
 std::unique_ptr<Loader> loader_of(const Setup& setup, const SampleSubset& subset, const View& view,
                                   int64_t batch_size, bool shuffle) {
@@ -47,13 +54,17 @@ MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t ep
                      int64_t classes) {
   Random random(static_cast<uint64_t>(options.seed), static_cast<uint64_t>(epoch),
                 static_cast<uint64_t>(number), kMixPurpose);
-  const Mix mix = draw_mix(mix_of(options), batch.images.size(2), batch.images.size(3), random);
-  const bool mixes = options.mixup > 0 || options.cutmix > 0;
-  return {mix_images(batch.images, mix),
-          mixes ? mix_targets(batch.labels, classes, mix, options.smoothing) : batch.labels};
+  return mixed(batch, mix_of(options), classes, random);
 }
 
-TrainingStep::RadiusBatch RadiusBatches::next() {
+MixedBatch mix_radius_batch(const Batch& batch, const TrainOptions& options, int64_t number,
+                            int64_t classes) {
+  if (!options.radius_mix.value_or(false)) return {batch.images, batch.labels};
+  Random random(static_cast<uint64_t>(options.seed), 0, static_cast<uint64_t>(number), kRadiusMixPurpose);
+  return mixed(batch, mix_of(options).smoothing(options.radius_smoothing.value_or(0)), classes, random);
+}
+
+Batch RadiusBatches::next() {
   std::optional<Batch> batch;
   for (int64_t tries = 0; !batch || batch->indices.empty(); ++tries) {  // empty: none of it could be read
     TORCH_CHECK(tries < 2 * source_.batches, "[RadiusBatches::next] none of the radius data can be read");
@@ -63,7 +74,7 @@ TrainingStep::RadiusBatch RadiusBatches::next() {
     batch = source_.next();
     ++drawn_;
   }
-  return {batch->images, batch->labels};
+  return std::move(*batch);
 }
 
 }  // namespace tpgm

@@ -38,6 +38,9 @@ struct MixedBatch {
 };
 MixedBatch mix_batch(const Batch& batch, const TrainOptions& options, int64_t epoch, int64_t number,
                      int64_t classes);
+/// The same for the radius batch of this number, with `radius-mix` and `radius-smoothing`, and a random stream
+/// of its own.
+MixedBatch mix_radius_batch(const Batch& batch, const TrainOptions& options, int64_t number, int64_t classes);
 
 /// Batches of radius data, epoch after epoch without end.
 class RadiusBatches {
@@ -46,7 +49,7 @@ class RadiusBatches {
   RadiusBatches(BatchSource source, int64_t& drawn) : source_(std::move(source)), drawn_(drawn) {}
 
   /// The next batch with at least one readable image. Throws if there is none.
-  TrainingStep::RadiusBatch next();
+  Batch next();
 
  private:
   BatchSource source_;

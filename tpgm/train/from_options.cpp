@@ -80,6 +80,7 @@ StepOptions step_of(const TrainOptions& options) {
       .batches(options.grad_accum_steps)
       .clip_grad(options.clip_grad)
       .smoothing(options.smoothing)
+      .radius_smoothing(options.radius_smoothing.value_or(0))
       .contrastive(options.head.is(HeadSource::Kind::kText));
 }
 

@@ -111,6 +111,7 @@ void check(const TrainOptions& o) {
   }
   for (const auto& [key, value] : {std::pair{"momentum", o.momentum},
                                    {"smoothing", o.smoothing},
+                                   {"radius-smoothing", o.radius_smoothing.value_or(0)},
                                    {"hflip", o.hflip},
                                    {"mixup-prob", o.mixup_prob},
                                    {"mixup-switch-prob", o.mixup_switch_prob},
@@ -137,7 +138,9 @@ void check(const TrainOptions& o) {
   for (const auto& [key, value] : {std::pair{"fraction", o.fraction}, {"test-fraction", o.test_fraction}})
     TORCH_CHECK(value > 0, "`", key, "` ", value, ": must be above 0");
   TORCH_CHECK(o.model_ema_decay < 1, "`model-ema-decay` 1: the average would never change");
-  TORCH_CHECK(o.smoothing < 1, "`smoothing` 1: nothing of the labels would be left");
+  for (const auto& [key, value] :
+       {std::pair{"smoothing", o.smoothing}, {"radius-smoothing", o.radius_smoothing.value_or(0)}})
+    TORCH_CHECK(value < 1, "`", key, "` 1: nothing of the labels would be left");
   TORCH_CHECK(o.layer_decay > 0, "`layer-decay` 0: only the head would train; that is `method` lp");
 }
 

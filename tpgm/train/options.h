@@ -49,6 +49,8 @@ struct TrainOptions {
   int64_t warmup_epochs = 0, decay_epochs = 10;
   std::optional<int64_t> lp_epochs;
   double smoothing = 0, mixup = 0, cutmix = 0, mixup_prob = 1, mixup_switch_prob = 0.5;
+  std::optional<double> radius_smoothing;
+  std::optional<bool> radius_mix;
   bool model_ema = false;
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = true;
@@ -205,6 +207,14 @@ struct TrainOptions {
           self.mixup_prob...);
     visit(g, "mixup-switch-prob", kIdentity | kFineTuning,
           "Probability of CutMix instead of mixup if both are enabled", self.mixup_switch_prob...);
+    visit(g, "radius-smoothing", kIdentity | kFineTuning,
+          "Label smoothing of the loss that radii are learned from (auto: `smoothing` if they are learned "
+          "during training, 0 at the end)",
+          self.radius_smoothing...);
+    visit(g, "radius-mix", kIdentity | kFineTuning,
+          "Apply mixup and CutMix to radius data, as to training data (auto: true if radii are learned during "
+          "training, false at the end)",
+          self.radius_mix...);
     visit(g, "model-ema", kIdentity,
           "Track the exponential moving average of the weights, and evaluate and keep it", self.model_ema...);
     visit(g, "model-ema-decay", kIdentity, "Decay factor of the moving average of the weights",

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
-constexpr std::array<std::string_view, 3> kNewerThan010 = {"model-ema-warmup", "image-size", "head-name"};
+constexpr std::array<std::string_view, 5> kNewerThan010 = {"model-ema-warmup", "image-size", "head-name",
+                                                           "radius-smoothing", "radius-mix"};
 
 // Whether they are all options, which a run's recipe has, of version 0.1.0 or later ones.
 bool are_of_a_run(const Settings& settings, bool version_010) {
@@ -41,6 +42,8 @@ void complete_older(Settings& settings) {
   if (!are_of_a_run(settings, /*version_010=*/true)) return;
   if (settings.at("model-ema") == "true") settings["model-ema-warmup"] = "false";
   if (settings.at("head-lr") == "auto") settings["head-lr"] = "lr";
+  settings["radius-smoothing"] = "0";
+  settings["radius-mix"] = "false";
 }
 
 Recipe load(const fs::path& file, int depth) {

@@ -18,6 +18,7 @@
 #include "tpgm/models/families.h"
 #include "tpgm/models/named_models.h"
 #include "tpgm/nn/precision.h"
+#include "tpgm/train/radius_loss.h"
 #include "tpgm/train/test_paths.h"
 
 namespace tpgm {
@@ -188,6 +189,8 @@ Setup prepare_run(TrainOptions options, DataUse use) try {
   decide_batch_sizes(options, setup.data, setup.notes);
   decide_head_rate(options, loaded.fresh_head, setup.notes);
   decide_phases(options, setup.data, setup.notes);
+  decide_every(options, *setup.model, setup.notes);
+  decide_radius_loss(options, setup.notes);
   decide_open_options(options, setup);
   if (loaded.outputs_are_logits) check_head_is_known(options, *setup.model);
   if (options.epochs == 0 && options.weights.empty() && !setup.model->unanchored().empty())

@@ -92,7 +92,8 @@ TrainingStep::~TrainingStep() {
 at::Tensor TrainingStep::radius_loss(const RadiusBatch& batch) {
   std::optional<Autocast> autocast;
   if (options_.amp()) autocast.emplace(batch.images.device().type());
-  return classification_loss(model_.forward(batch.images), batch.labels);
+  return classification_loss(model_.forward(batch.images), batch.targets,
+                             batch.targets.dim() == 1 ? options_.radius_smoothing() : 0.0);
 }
 
 int64_t TrainingStep::captured() const {
@@ -174,7 +175,7 @@ TrainingStep::Result TrainingStep::replay(Kind& kind, const at::Tensor& images, 
   capture->radius_batches.resize(radius_batches.size());
   for (size_t i = 0; i < radius_batches.size(); ++i) {
     put(radius_batches[i].images, capture->radius_batches[i].images);
-    put(radius_batches[i].labels, capture->radius_batches[i].labels);
+    put(radius_batches[i].targets, capture->radius_batches[i].targets);
   }
   if (is_new) {
     if (!memory_) memory_ = CudaGraph::memory();
@@ -243,7 +244,7 @@ void TrainingStep::update(double lr, const NextRadiusBatch& next_radius_batch) {
   optimizer_.set_lr(lr);
   const auto loss = [&] {
     const RadiusBatch batch = next_radius_batch();
-    radius_data.insert(radius_data.end(), {Layout(batch.images), Layout(batch.labels)});
+    radius_data.insert(radius_data.end(), {Layout(batch.images), Layout(batch.targets)});
     return radius_loss(batch);
   };
   average();

@@ -31,6 +31,8 @@ struct StepOptions {
   TORCH_ARG(double, clip_grad) = 0;
   /// Label smoothing, for labels that are class numbers.
   TORCH_ARG(double, smoothing) = 0;
+  /// The same for radius_loss().
+  TORCH_ARG(double, radius_smoothing) = 0;
   /// Use contrastive_loss instead of classification_loss; labels must be class numbers.
   TORCH_ARG(bool, contrastive) = false;
 };
@@ -55,7 +57,7 @@ class TrainingStep {
   };
   /// A batch of held-out data, for methods that learn radii.
   struct RadiusBatch {
-    at::Tensor images, labels;
+    at::Tensor images, targets;  ///< targets: class numbers [n], or class probabilities [n, classes]
   };
   /// Returns the next radius batch. An eager step calls it when the method asks, a captured step beforehand;
   /// so it must not draw from the global random generators.

@@ -198,7 +198,9 @@ TrainingStep::RadiusBatch Trainer::next_radius_batch() {
     if (log_) finishing_->note(method_);
   }
   TORCH_CHECK(radius_, "[Trainer::run] ", options_.method, " asks for radius data, and there are none");
-  return radius_->next();
+  const auto [images, targets] =
+      mix_radius_batch(radius_->next(), options_, state_.radius_batches, model_.num_classes());
+  return {images, targets};
 }
 
 // The radius loss of a step of finish(), which takes so many.
