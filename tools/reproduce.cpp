@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 struct ReproduceArguments {
   SettingFlags flags;
   std::vector<std::string> tables;
-  std::string recipes, seeds, rows, output, measure;
+  std::string recipes, seeds, rows, choose, output, measure;
   double scale = 1;
   int64_t jobs = 1;
   bool dry_run = false, json = false;
@@ -66,6 +66,7 @@ int run_all(const ReproduceArguments& args) {
       fs::absolute(args.output.empty() ? "." : args.output).lexically_normal();  // "." for a plan
   from_text("--seeds", args.seeds, options.seeds);
   from_text("--rows", args.rows, options.rows);
+  options.choose = chosen_rule(args.choose);
   interrupted();
 
   // All tables are planned before the first one runs.
@@ -108,6 +109,7 @@ Run configure_reproduce(CLI::App& app) {
                  "Rows to run, by recipe or label: ft,tpgm; rows that they depend on run, too");
   app.add_option("--seeds", args->seeds,
                  "Random seeds for all rows that train, instead of the recipes': 0,1,2");
+  add_choose(app, args->choose);
   app.add_option(
          "--scale", args->scale,
          "Scale down the plan to this fraction of the images, of the epochs (at least 1; also of warm-up, "

@@ -82,7 +82,7 @@ bool run_and_report(const std::string& command, TablePlan& plan, DataSizes& size
   for (const auto& note : notes_of(runs)) say(fmt::format("tpgm {}: {}\n", command, note));
   const auto files = write_report(runs, folder / "report.html", title, repeat_command);
   std::vector<ResultRow> rows;
-  for (const auto& row : runs.rows) rows.push_back({row.name, row.scores});
+  for (const auto& row : runs.rows) rows.push_back({row.name, row.scores, row.hits});
   fmt::print("\n{}\n", to_text(results_table(rows, "", {}, runs.reference)));
   std::vector<std::string> chosen;
   for (const auto& row : plan.comparison().rows) {

@@ -17,7 +17,7 @@ namespace tpgm::tools {
 Run configure_train(CLI::App& app) {
   struct Arguments {
     SettingFlags flags;
-    std::string config, resume;
+    std::string config, resume, choose;
     std::vector<std::string> sweep;
     std::string seeds;
     int64_t jobs = 0;
@@ -36,6 +36,7 @@ Run configure_train(CLI::App& app) {
                  "method, the best on selection data is tested");
   app.add_option("--seeds", args->seeds,
                  "Random seeds: 0,1,2; every run is repeated with each, and results are mean (std)");
+  add_choose(app, args->choose);
   app.add_option(
          "-j,--jobs", args->jobs,
          "Number of parallel runs of a sweep (0: one). Without a sweep: data loading threads, as --workers")
@@ -46,8 +47,8 @@ Run configure_train(CLI::App& app) {
     auto settings = args->flags.given();
     if (!args->resume.empty()) {
       if (!args->config.empty() || !args->sweep.empty() || !args->seeds.empty() || args->dry_run ||
-          args->overwrite)
-        throw UsageError("--resume takes no --config, --sweep, --seeds, --dry-run or --overwrite");
+          args->overwrite || !args->choose.empty())
+        throw UsageError("--resume takes no --config, --sweep, --seeds, --choose, --dry-run or --overwrite");
       if (args->jobs > 0) settings["workers"] = std::to_string(args->jobs);
       return resume_run(args->resume, settings, args->json);
     }
@@ -56,6 +57,7 @@ Run configure_train(CLI::App& app) {
     override_with(recipe, settings);
     if (!args->sweep.empty()) recipe.sweep = args->sweep;
     if (!args->seeds.empty()) from_text("--seeds", args->seeds, recipe.seeds);
+    if (auto choose = chosen_rule(args->choose)) recipe.choose = choose;
     if (!recipe.take.empty())
       throw UsageError("the recipe takes '" + recipe.take.front() +
                        "' from another row of its table: run it with tpgm reproduce");

@@ -95,6 +95,32 @@ tpgm,83.0 ± 0.2,37.3,
   EXPECT_EQ(to_csv(table), ",Real,Sketch,Δ\n,81.99 ± 0.03,31.5,−50.5\n");
 }
 
+TEST(Table, ArrowsAndANote) {
+  auto table = example();
+  table.arrows = {{1, 2, true}, {2, 1, false}};
+  table.note = "50 % ↑";
+  EXPECT_EQ(to_text(table), R"(DomainNet, 100 % of the data
+
+              ID              OOD
+        --------------  ---------------
+Method          Real    Sketch        Δ
+---------------------------------------
+ft      81.99 ± 0.03      31.5    −50.5
+l2_sp           81.7      37.3↑*  −44.4
+---------------------------------------
+tpgm      83.0 ± 0.2↓*    37.3 *
+
+50 % ↑
+)");
+  EXPECT_EQ(to_csv(table), to_csv(example()));
+  EXPECT_NE(to_markdown(table).find("**37.3↑**"), std::string::npos);
+  EXPECT_NE(to_latex(table).find("\\textbf{37.3$\\uparrow$}"), std::string::npos);
+  EXPECT_NE(to_latex(table).find("\\multicolumn{4}{l}{\\footnotesize 50 \\% $\\uparrow$}"), std::string::npos);
+  EXPECT_NE(to_html(table).find("<p class=\"note\">50 % ↑</p>"), std::string::npos);
+  table.arrows = {{3, 0, true}};
+  EXPECT_THROW(to_text(table), std::invalid_argument);
+}
+
 TEST(Table, CsvField) {
   EXPECT_EQ(csv_field("a b;c"), "a b;c");
   EXPECT_EQ(csv_field("a,b"), "\"a,b\"");

@@ -243,6 +243,18 @@ TEST_F(RunFolders, HaveThePredictionsOfTheTests) {
   ASSERT_EQ(predictions.tests.keys(), std::vector<std::string>{"home"});
   EXPECT_TRUE(at::equal(predictions.tests["home"], classes));
 
+  EXPECT_TRUE(predictions.labels.is_empty());  // as of older versions
+  NamedTensors with_labels;
+  with_labels.insert("home", classes);
+  with_labels.insert("home=labels", at::tensor({1, 1, -1}, at::kInt));
+  folder.save_predictions(with_labels);
+  const auto both = read_predictions(run()).value();
+  EXPECT_EQ(both.tests.keys(), std::vector<std::string>{"home"});
+  EXPECT_TRUE(at::equal(both.labels["home"], with_labels["home=labels"]));
+  with_labels["home=labels"] = at::tensor({1}, at::kInt);
+  folder.save_predictions(with_labels);
+  EXPECT_HAS(error_of([&] { read_predictions(run()); }), "it has labels of other images than predictions");
+
   const std::string error = "[read_predictions] '" + predictions_of(run()).string() + "'";
   for (const auto& wrong : {at::zeros({3}), at::zeros({3, 1}, at::kInt)}) {
     save(wrong);

@@ -341,6 +341,34 @@ TEST_F(DataSetup, NamesClassesThatAreNotTrained) {
                        "train: photo has no image of 1 of 4 classes, which other parts have: ant"));
 }
 
+TEST_F(DataSetup, SelectsByATestOfAnotherDomain) {
+  fs::create_directories(folder_ / "paint");
+  for (const char* name : {"cat", "dog"}) add(std::string("paint/") + name, 5);
+  const auto usual = open({{"test", "sketch,paint"}});
+  const auto names = [](const RunData& data) {
+    Names all;
+    for (const auto& test : data.tests) all.push_back(test.name);
+    return all;
+  };
+  EXPECT_EQ(names(usual), (Names{"photo", "sketch", "paint"}));
+  const auto data = open({{"test", "sketch,paint"}, {"selection-part", "sketch"}});
+  EXPECT_EQ(names(data), (Names{"photo", "paint"}));
+  EXPECT_TRUE(data.tests[0].id && !data.tests[1].id);
+  EXPECT_EQ(data.selection.samples->title(), "sketch");
+  EXPECT_EQ(data.selection.size(), 16);
+  EXPECT_EQ(data.train.size(), usual.train.size() + usual.selection.size()) << "nothing else is held out";
+  EXPECT_TRUE(has_note(data, "selection: sketch, 16 images, which is no test then (`selection-part`)"));
+  EXPECT_FALSE(has_note(data, "held out of photo, 0 images"));
+  // One in a data set of its own.
+  const auto other = "s=" + (folder_ / "sketch").string();
+  EXPECT_EQ(open({{"test", other}, {"selection-part", "s"}}).selection.size(), 16);
+  EXPECT_HAS(error_of([&] { open({{"selection-part", "sketsh"}}); }),
+             "`selection-part` sketsh is not a test of another domain in `test`; did you mean 'sketch'?");
+  EXPECT_HAS(error_of([&] { open({{"selection-part", "photo"}}); }), "is not a test of another domain");
+  EXPECT_HAS(error_of([&] { open({{"selection-part", "sketch"}, {"share-validation", "true"}}); }),
+             "`selection-part` takes other images");
+}
+
 TEST_F(DataSetup, RefusesClassesThatDifferInCase) {
   fs::rename(folder_ / "sketch" / "dog", folder_ / "sketch" / "Dog");
   EXPECT_HAS(error_of([&] { open(); }),

@@ -97,6 +97,10 @@ at::Tensor Radii::ratios() const {
   return at::where(distances_ > 0, at::clamp(radii_ / distances_, 0, 1), at::ones_like(distances_));
 }
 
+at::Tensor Radii::mean_gradients() const {
+  return options_.optimizer() ? at::Tensor() : numbers_[kernels::kFirstMoment];
+}
+
 // Creates the user's optimizer on a copy of `learned`, and loads `state` into it if it is not empty. Changes
 // nothing if the factory or the state is bad.
 void Radii::make_optimizer(const at::Tensor& learned, const std::string& state) {

@@ -81,6 +81,9 @@ class Radii {
   /// γ / max n, at most 1: the factor on the displacement of the farthest row. 1 for tensors that have not
   /// moved.
   at::Tensor ratios() const;
+  /// The mean of the last radius gradients, with those of mu and tv: Adam's first moment. Undefined with an
+  /// optimizer of the user.
+  at::Tensor mean_gradients() const;
   bool initialised() const { return initialised_; }
 
   /// True if the host must know that everything is finite before it calls prepare() or update(): at the first

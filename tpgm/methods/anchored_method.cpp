@@ -1,13 +1,27 @@
 #include "tpgm/methods/anchored_method.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
+
+#include <cmath>
 
 namespace tpgm {
 
 AnchoredMethod::AnchoredMethod(const std::string& name, const std::vector<Selected>& selected, Norm norm,
                                AnchorStorage storage)
     : name_(name), displacements_(name_, selected, norm, storage) {}
+
+double AnchoredMethod::relative_distance() const {
+  double moved = 0, anchor = 0;
+  for (size_t i = 0; i < displacements_.tensors().size(); ++i) {
+    const at::Tensor now = displacements_.tensors()[i].detach().to(at::kDouble);
+    const at::Tensor before = displacements_.anchors()[i].to(now.options());
+    moved += (now - before).square().sum().item<double>();
+    anchor += before.square().sum().item<double>();
+  }
+  return std::sqrt(moved / anchor);
+}
 
 void AnchoredMethod::finish(const Closure&) { displacements_.flag().check(); }
 

@@ -20,6 +20,9 @@ class AnchoredMethod : public Method, public HasRadii, public Capturable {
  public:
   const Displacements& displacements() const { return displacements_; }
 
+  /// ‖θ − θ₀‖ / ‖θ₀‖ over all constrained tensors as one vector. Waits for the device.
+  double relative_distance() const;
+
   std::vector<std::string> constrained() const override { return displacements_.names(); }
   void finish(const Closure& radius_loss) override;
   void check() override { displacements_.flag().check(); }

@@ -1,6 +1,8 @@
 #include "tpgm/methods/l2_sp.h"
 
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
@@ -9,14 +11,21 @@ L2Sp::L2Sp(const ModuleView& model, L2SpOptions options)
     : L2Sp(model, model.named_parameters(), std::move(options)) {}
 
 L2Sp::L2Sp(const ModuleView& model, const NamedTensors& anchor, L2SpOptions options)
-    : AnchoredMethod("L2Sp", model, anchor, options, Norm::kL2), options_(std::move(options)) {
+    : AnchoredMethod("L2Sp", model, anchor, options, Norm::kL2),
+      options_(std::move(options)),
+      distances_(at::zeros({displacements_.size()}, displacements_.scalar_options())),
+      along_(at::zeros_like(distances_)) {
   TORCH_CHECK(options_.mu() >= 0 && std::isfinite(options_.mu()), "[L2Sp] mu must be at least 0, not ",
               options_.mu());
 }
 
 void L2Sp::before_step() {
   poll();
-  displacements_.measure();  // only for its check: add_displacement() must not spread a NaN of the weights
+  // Its check also keeps add_displacement() from spreading a NaN of the weights.
+  const auto [along, distances] = displacements_.measure_radius_gradients(
+      displacements_.gradients(), displacements_.largest(), Rows::kAll);
+  distances_.copy_(distances);
+  along_.copy_(along);
   std::vector<at::Tensor> gradients;
   for (auto tensor : displacements_.tensors()) {
     auto& gradient = tensor.mutable_grad();
@@ -28,6 +37,34 @@ void L2Sp::before_step() {
   }
   displacements_.add_displacement(gradients, 2 * options_.mu());
   post();
+}
+
+std::optional<HasDiagnosis::Diagnosis> L2Sp::diagnosis() {
+  constexpr double kLittle = 0.01;
+  const double pull = 2 * options_.mu() * distances_.sum().item<double>();
+  const double along = along_.abs().sum().item<double>();
+  if (along == 0 || pull >= kLittle * along) return std::nullopt;
+  return Diagnosis{Finding::kNoEffect,
+                   fmt::format("the penalty's gradient is {:.2g} % of the loss's along the displacement",
+                               100 * pull / along),
+                   "a `mu` ten or a hundred times as large"};
+}
+
+NamedTensors L2Sp::state_dict() const {
+  auto state = AnchoredMethod::state_dict();
+  state.insert("distances", distances_.cpu().clone());
+  state.insert("along", along_.cpu().clone());
+  return state;
+}
+
+void L2Sp::load_state_dict(const NamedTensors& state) {
+  AnchoredMethod::load_state_dict(state);
+  for (const auto& [name, numbers] : {std::pair("distances", &distances_), {"along", &along_}}) {
+    const auto* saved = state.find(name);  // version 0.1.0 saved none
+    TORCH_CHECK(!saved || saved->sizes() == numbers->sizes(), "[L2Sp] the state has '", name,
+                "' of another number of tensors; it was saved for another model");
+    saved ? numbers->copy_(*saved) : numbers->zero_();
+  }
 }
 
 }  // namespace tpgm

@@ -24,7 +24,7 @@ struct L2SpOptions : AnchoredOptions<L2SpOptions> {
 
 /// Trains on loss + mu · ‖θ − θ₀‖² by adding 2·mu·(θ − θ₀) to the gradients before the step of the optimizer.
 /// Parameters without a gradient get one. After an error (NaN or Inf) the gradients are undefined: zero them.
-class L2Sp final : public AnchoredMethod {
+class L2Sp final : public AnchoredMethod, public HasDiagnosis {
  public:
   using Options = L2SpOptions;
 
@@ -33,9 +33,15 @@ class L2Sp final : public AnchoredMethod {
 
   void before_step() override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
+  NamedTensors state_dict() const override;
+  void load_state_dict(const NamedTensors& state) override;
+  /// Finding::kNoEffect if the gradient of the penalty is less than a hundredth of the loss's gradient along
+  /// the displacement.
+  std::optional<Diagnosis> diagnosis() override;
 
  private:
   L2SpOptions options_;
+  at::Tensor distances_, along_;  // of each tensor: ‖Δ‖, and the gradient of the loss along Δ
 };
 
 }  // namespace tpgm

@@ -25,7 +25,7 @@ struct MarsSpOptions : AnchoredOptions<MarsSpOptions> {
 };
 
 /// Projects every tensor into the same fixed radius after every step.
-class MarsSp final : public AnchoredMethod {
+class MarsSp final : public AnchoredMethod, public HasDiagnosis {
  public:
   using Options = MarsSpOptions;
 
@@ -34,6 +34,8 @@ class MarsSp final : public AnchoredMethod {
 
   void after_step(const Closure& radius_loss) override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
+  /// Finding::kNoEffect if no tensor reaches the radius.
+  std::optional<Diagnosis> diagnosis() override;
 
  private:
   at::Tensor radii_;

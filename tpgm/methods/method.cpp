@@ -17,4 +17,9 @@ NamedNumbers ratios_of(const Method& method) {
   return has ? has->ratios() : NamedNumbers();
 }
 
+std::optional<HasDiagnosis::Diagnosis> diagnosis_of(Method& method) {
+  auto* has = dynamic_cast<HasDiagnosis*>(&method);
+  return has ? has->diagnosis() : std::nullopt;
+}
+
 }  // namespace tpgm

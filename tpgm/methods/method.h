@@ -1,5 +1,5 @@
 // The interface between a training loop and a fine-tuning method: three hooks, a check and a state. Features
-// that only some methods have (radii, CUDA graphs, phases) are interfaces of their own.
+// that only some methods have (radii, a diagnosis, CUDA graphs, phases) are interfaces of their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -82,6 +82,26 @@ class HasRadii {
 std::vector<std::string> constrained_by(const Method& method);
 NamedNumbers radii_of(const Method& method);
 NamedNumbers ratios_of(const Method& method);
+
+/// What a method sees in its own numbers: whether its strength suits the run. A method derives from it in
+/// addition to Method; loops find it by dynamic_cast.
+class HasDiagnosis {
+ public:
+  virtual ~HasDiagnosis() = default;
+  enum class Finding {
+    kHeld,      ///< The method holds the weights at the anchor.
+    kNoEffect,  ///< The method changes nothing: the run is plain fine-tuning.
+  };
+  struct Diagnosis {
+    Finding finding;
+    std::string numbers;  ///< what shows it: "67 % of the ratios are below 0.01"
+    std::string remedy;   ///< what to try, with options as `key`
+  };
+  /// About the last step; none if all is well, before the first step, and where it cannot be known. Waits for
+  /// the device. Methods that are resumed from a state know the step before it.
+  virtual std::optional<Diagnosis> diagnosis() = 0;
+};
+std::optional<HasDiagnosis::Diagnosis> diagnosis_of(Method& method);
 
 /// What a step does on the device. Steps of one kind launch the same kernels on the same memory, so a loop
 /// may capture one of them in a CUDA graph and replay it in place of the others.

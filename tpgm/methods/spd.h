@@ -26,9 +26,9 @@ struct SpdOptions : AnchoredOptions<SpdOptions> {
 
 /// After the optimizer's step to θ̂, a tensor with ⟨g, θ_{t−1} − θ₀⟩ > 0 (moving towards the anchor would
 /// lower the loss) moves back towards the anchor by the factor λ·r. Here r = clamp((n̂ − n_{t−1}) / n̂, 0, 1)
-/// is the share of its distance that this step added. Other tensors are not changed. There is no state
-/// between steps.
-class Spd final : public AnchoredMethod {
+/// is the share of its distance that this step added. Other tensors are not changed. The state
+/// between steps is only for diagnosis().
+class Spd final : public AnchoredMethod, public HasDiagnosis {
  public:
   using Options = SpdOptions;
 
@@ -38,12 +38,16 @@ class Spd final : public AnchoredMethod {
   void before_step() override;
   void after_step(const Closure& radius_loss) override;
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
+  NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
+  /// Finding::kNoEffect if a step takes back less than a hundredth of what it adds to the distances.
+  std::optional<Diagnosis> diagnosis() override;
 
  private:
   SpdOptions options_;
   std::optional<at::Tensor> astray_;  // whether each tensor moves back in the present step
   at::Tensor distance_before_;        // n_{t−1} of each tensor
+  at::Tensor grown_, taken_back_;     // by how much each distance grew in the last step, and how much of it went
 };
 
 }  // namespace tpgm

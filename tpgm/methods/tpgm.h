@@ -91,7 +91,7 @@ struct TpgmOptions : AnchoredOptions<TpgmOptions> {
 ///
 /// Memory: the anchor; while radii are learned also a copy of the weights and one of their gradients (half of
 /// each with read_in_bfloat16()).
-class Tpgm final : public AnchoredMethod {
+class Tpgm final : public AnchoredMethod, public HasDiagnosis {
  public:
   using Options = TpgmOptions;
 
@@ -124,6 +124,10 @@ class Tpgm final : public AnchoredMethod {
   /// radii are initialized, or with an optimizer of the user.
   std::optional<StepPlan> next_step() const override;
   void replayed() override;
+  /// Finding::kHeld if most tensors are projected back to the anchor and most radii learn to shrink, which also
+  /// a radius loss that is not the training loss does. None with every = kEnd, with an optimizer of the user,
+  /// and before radii were learned.
+  std::optional<Diagnosis> diagnosis() override;
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
 

@@ -54,6 +54,7 @@ h2+figure{margin-top:1.1rem}
 .scroll{overflow-x:auto;max-width:100%;background:linear-gradient(to left,var(--page) 30%,transparent) right/2.5rem
 100% no-repeat local,linear-gradient(to left,var(--shade),transparent) right/.8rem 100% no-repeat scroll}
 .table figcaption{color:var(--ink);font-weight:600;margin-bottom:.5rem}
+.table .note{color:var(--soft);font-size:.9rem;margin:.4rem 0 0}
 table{border-collapse:separate;border-spacing:0;font-size:.92rem;line-height:1.35;
 font-variant-numeric:tabular-nums;border-top:1.5px solid var(--ink);border-bottom:1.5px solid var(--ink)}
 th,td{padding:.38rem .75rem;text-align:right;white-space:nowrap;font-weight:400;vertical-align:baseline}

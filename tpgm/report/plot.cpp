@@ -158,7 +158,8 @@ void check(const Plot& plot, double width) {
   size_t points = 0;
   for (const auto& series : plot.series) {
     const auto fits = [&series](size_t size) { return size == 0 || size == series.x.size(); };
-    if (series.x.size() != series.y.size() || !fits(series.spread.size()) || !fits(series.labels.size())) {
+    if (series.x.size() != series.y.size() || !fits(series.spread.size()) ||
+        !fits(series.spread_x.size()) || !fits(series.labels.size())) {
       throw std::invalid_argument("[plot] series '" + series.name +
                                   "' has x, y, spread and labels of different lengths");
     }
@@ -171,7 +172,8 @@ void check(const Plot& plot, double width) {
     const auto bad_spread = [](double spread) { return !std::isfinite(spread) || spread < 0; };
     if (std::any_of(series.x.begin(), series.x.end(), bad_x) ||
         std::any_of(series.y.begin(), series.y.end(), bad_y) ||
-        std::any_of(series.spread.begin(), series.spread.end(), bad_spread)) {
+        std::any_of(series.spread.begin(), series.spread.end(), bad_spread) ||
+        std::any_of(series.spread_x.begin(), series.spread_x.end(), bad_spread)) {
       throw std::invalid_argument("[plot] series '" + series.name + "' has a value that cannot be drawn");
     }
     if (std::any_of(series.x.begin(), series.x.end(), unnamed)) {
@@ -219,7 +221,11 @@ class Drawing {
   Drawing(const Plot& plot, double width) : plot_(plot), width_(width) {
     std::vector<double> xs, ys;
     for (const auto& series : plot.series) {
-      xs.insert(xs.end(), series.x.begin(), series.x.end());
+      for (size_t i = 0; i < series.x.size(); ++i) {
+        const double spread = series.spread_x.empty() ? 0 : series.spread_x[i];
+        xs.push_back(series.x[i] + spread);
+        xs.push_back(plot.log_x && spread >= series.x[i] ? series.x[i] : series.x[i] - spread);
+      }
       for (size_t i = 0; i < series.y.size(); ++i) {
         const double spread = series.spread.empty() ? 0 : series.spread[i];
         ys.push_back(series.y[i] + spread);
@@ -441,6 +447,12 @@ class Drawing {
         body_ += fmt::format("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}\" stroke=\"{3}\" stroke-width=\"1.3\"/>", x,
                              bottom, py(high), look.colour);
       }
+      if (!series.spread_x.empty()) {
+        const double low = series.x[i] - series.spread_x[i], high = series.x[i] + series.spread_x[i];
+        const double left = plot_.log_x && low <= 0 ? frame_.left : px(low);
+        body_ += fmt::format("<path d=\"M{0:.1f} {1:.1f}H{2:.1f}\" stroke=\"{3}\" stroke-width=\"1.3\"/>", left, y,
+                             px(high), look.colour);
+      }
       const bool marked =
           !series.dashed && (labelled || (i % every == first && has_turn(i) && !covered(s, i)));
       if (marked) body_ += look.mark(x, y, labelled ? series.labels[i] : "");
@@ -565,13 +577,15 @@ std::string to_csv(const Plot& plot) {
     return std::any_of(plot.series.begin(), plot.series.end(),
                        [member](const Series& series) { return !(series.*member).empty(); });
   };
-  const bool spread = any(&Series::spread), labels = any(&Series::labels);
-  std::string text = fmt::format("series,x,y{}{}\n", spread ? ",spread" : "", labels ? ",label" : "");
+  const bool spread = any(&Series::spread), spread_x = any(&Series::spread_x), labels = any(&Series::labels);
+  std::string text = fmt::format("series,x,y{}{}{}\n", spread ? ",spread" : "", spread_x ? ",spread_x" : "",
+                                 labels ? ",label" : "");
   for (const auto& series : plot.series) {
     for (size_t i = 0; i < series.x.size(); ++i) {
       text += fmt::format("{},{},{}", csv_field(series.name), csv_field(x_text(plot, series.x[i], true)),
                           series.y[i]);
       if (spread) text += series.spread.empty() ? "," : fmt::format(",{}", series.spread[i]);
+      if (spread_x) text += series.spread_x.empty() ? "," : fmt::format(",{}", series.spread_x[i]);
       if (labels) text += series.labels.empty() ? "," : "," + csv_field(series.labels[i]);
       text += '\n';
     }

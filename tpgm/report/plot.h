@@ -15,6 +15,7 @@ struct Series {
   bool line = true;                 ///< False: points only.
   /// Text beside each point; empty for none, and an empty one for no text at that point.
   std::vector<std::string> labels = {};
+  std::vector<double> spread_x = {};  ///< Half-width of an error bar at each point; empty for none.
 };
 
 struct Plot {
@@ -22,7 +23,7 @@ struct Plot {
   std::string x_label, y_label;
   /// What stands at x = 0, 1, 2, … in the place of numbers, where every x is one of these; empty for numbers.
   std::vector<std::string> x_names = {};
-  bool log_x = false;   ///< All x must be positive.
+  bool log_x = false;   ///< All x must be positive. An error bar that reaches zero ends at the frame.
   bool log_y = false;   ///< All y must be positive. An error bar that reaches zero ends at the frame.
   double height = 300;  ///< The frame's, in pixels; narrow frames are lower by a quarter.
   std::vector<Series> series;
@@ -45,8 +46,8 @@ struct Plot {
 /// no name where there are names, the height is not between 100 and 2000, or the width is below 280.
 std::string to_svg(const Plot& plot, double width = 720);
 
-/// One line a point: series,x,y, with x by its name if it has one, and, where any series has them, spread and
-/// label. Numbers have all their digits. Throws as above.
+/// One line a point: series,x,y, with x by its name if it has one, and, where any series has them, spread,
+/// spread_x and label. Numbers have all their digits. Throws as above.
 std::string to_csv(const Plot& plot);
 
 }  // namespace tpgm

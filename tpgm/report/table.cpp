@@ -40,6 +40,10 @@ void check(const Table& table) {
       fail(fmt::format("has no cell in row {} and column {} to mark; both count from 0", row, column));
     }
   }
+  for (const auto& [row, column, up] : table.arrows) {
+    if (row >= table.rows.size() || column >= table.columns.size())
+      fail(fmt::format("has no cell in row {} and column {} for an arrow; both count from 0", row, column));
+  }
   for (const size_t row : table.rules) {
     if (row >= table.rows.size()) fail(fmt::format("has no row {} to rule off; they count from 0", row));
   }
@@ -48,6 +52,14 @@ void check(const Table& table) {
 bool marked(const Table& table, size_t row, size_t column) {
   return !table.rows[row][column].empty() &&
          std::find(table.marked.begin(), table.marked.end(), std::pair(row, column)) != table.marked.end();
+}
+
+// "↑", "↓", or nothing.
+std::string arrow(const Table& table, size_t row, size_t column) {
+  for (const auto& each : table.arrows) {
+    if (each.row == row && each.column == column) return each.up ? "↑" : "↓";
+  }
+  return "";
 }
 
 bool ruled(const Table& table, size_t row) {
@@ -91,7 +103,8 @@ std::vector<std::vector<std::string>> written(const Table& table, const Write& w
   for (size_t column = 0; column < table.columns.size(); ++column) {
     lines[0].push_back(write(one_line(table.columns[column]), false));
     for (size_t row = 0; row < table.rows.size(); ++row) {
-      lines[row + 1].push_back(write(one_line(table.rows[row][column]), marked(table, row, column)));
+      lines[row + 1].push_back(write(one_line(table.rows[row][column]) + arrow(table, row, column),
+                                     marked(table, row, column)));
     }
   }
   return lines;
@@ -177,6 +190,16 @@ std::string latex_escaped(std::string_view text) {
 std::string to_text(const Table& table) {
   check(table);
   auto lines = written(table, [](const std::string& cell, bool mark) { return mark ? cell + '*' : cell; });
+  for (size_t column = 1; column < table.columns.size(); ++column) {
+    const auto here = [column](const auto& each) { return each.column == column; };
+    if (std::none_of(table.arrows.begin(), table.arrows.end(), here)) continue;
+    lines[0][column] += ' ';
+    for (size_t row = 0; row < table.rows.size(); ++row) {
+      if (!arrow(table, row, column).empty()) continue;
+      auto& cell = lines[row + 1][column];
+      cell.insert(marked(table, row, column) ? cell.size() - 1 : cell.size(), " ");
+    }
+  }
   // The figures stand under each other, whether marked or not.
   for (size_t column = 1; column < table.columns.size(); ++column) {
     const auto here = [column](const auto& cell) { return cell.second == column; };
@@ -225,7 +248,7 @@ std::string to_text(const Table& table) {
     if (ruled(table, row)) text += rule;
     text += line_of(lines[row + 1]);
   }
-  return text;
+  return table.note.empty() ? text : text + "\n" + one_line(table.note) + "\n";
 }
 
 std::string to_markdown(const Table& table) {
@@ -257,7 +280,7 @@ std::string to_markdown(const Table& table) {
     }
     text += "|\n";
   }
-  return text;
+  return table.note.empty() ? text : text + "\n" + markdown_escaped(one_line(table.note)) + "\n";
 }
 
 std::string to_latex(const Table& table) {
@@ -283,7 +306,11 @@ std::string to_latex(const Table& table) {
     if (line == 1 || (line > 1 && ruled(table, line - 1))) text += "\\midrule\n";
     text += fmt::format("{} \\\\\n", fmt::join(lines[line], " & "));
   }
-  text += "\\bottomrule\n\\end{tabular}\n";
+  text += "\\bottomrule\n";
+  if (!table.note.empty())
+    text += fmt::format("\\multicolumn{{{}}}{{l}}{{\\footnotesize {}}} \\\\\n", table.columns.size(),
+                        latex_escaped(one_line(table.note)));
+  text += "\\end{tabular}\n";
   return table.caption.empty() ? text : text + "\\end{table}\n";
 }
 
@@ -326,7 +353,9 @@ std::string to_html(const Table& table) {
     }
     html += "</tr>\n";
   }
-  return html + "</tbody>\n</table>\n</div>\n</figure>\n";
+  html += "</tbody>\n</table>\n</div>\n";
+  if (!table.note.empty()) html += "<p class=\"note\">" + svg::escaped(one_line(table.note)) + "</p>\n";
+  return html + "</figure>\n";
 }
 
 std::string to_csv(const Table& table) {

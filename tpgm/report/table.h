@@ -19,12 +19,21 @@ struct Table {
   std::vector<std::vector<std::string>> rows;
   /// Marked cells (the best of a column): row, column. '*' on a terminal, bold everywhere else.
   std::vector<std::pair<size_t, size_t>> marked;
+  /// Cells that differ from what they are compared with: row, column, and whether they are higher. Behind the
+  /// text, ↑ or ↓; to_csv() leaves them out.
+  struct Arrow {
+    size_t row, column;
+    bool up;
+  };
+  std::vector<Arrow> arrows = {};
+  /// A sentence below the table; may be empty. to_csv() leaves it out.
+  std::string note = {};
   /// Rows before which there is a line, on a terminal, in LaTeX and HTML; there is always one before row 0.
-  std::vector<size_t> rules;
+  std::vector<size_t> rules = {};
 };
 
 /// All of these throw std::invalid_argument if there are no columns, a row has another number of cells than
-/// there are columns, groups do not cover the columns, or a mark or rule is at a row or column that is not
+/// there are columns, groups do not cover the columns, or a mark, arrow or rule is at a row or column that is not
 /// there. All but to_csv put spaces in the place of line breaks and other control characters.
 
 /// In columns as wide as their widest cell, in characters. A '*' stands behind the others' right edge.

@@ -141,6 +141,15 @@ Table to_table(const PaperComparison& comparison) {
     if (!statistics.empty()) table.groups.emplace_back("Statistics", static_cast<int>(statistics.size()));
   }
 
+  std::vector<std::vector<std::string>> tests_of_columns;
+  for (const auto& test : tests) tests_of_columns.push_back({test.name});
+  for (const auto& statistic : statistics) {
+    auto& names = tests_of_columns.emplace_back();
+    for (const auto& test : tests) {
+      if (!statistic.change && test.id == statistic.id) names.push_back(test.name);
+    }
+  }
+
   std::vector<std::vector<double>> values;  // ours, for marks
   std::vector<size_t> lines;                // in which they are
   for (const auto& row : comparison.rows) {
@@ -170,11 +179,15 @@ Table to_table(const PaperComparison& comparison) {
       difference.push_back(statistic.change ? "" : signed_text(mine - theirs));
     }
     lines.push_back(table.rows.size());
+    const auto& plain = comparison.rows[comparison.plain];
+    if (&row != &plain) compare_with(plain.hits, row.hits, lines.back(), tests_of_columns, table);
     table.rows.push_back(std::move(we));
     if (!known) continue;
     table.rows.push_back(std::move(they));
     table.rows.push_back(std::move(difference));
   }
+  if (!table.arrows.empty())
+    table.note = arrow_note(comparison.rows[comparison.plain].label, comparison.rows[comparison.plain].seeds);
   for (size_t column = 0; values.size() > 1 && column < values.front().size(); ++column) {
     if (const auto row = best_of_column(values, column)) table.marked.emplace_back(lines[*row], column + 1);
   }

@@ -17,6 +17,7 @@ namespace tpgm {
 struct ComparedRow {
   std::string label, variant;
   std::vector<Score> scores;                        ///< ours; empty: the row failed
+  Hits hits;                                        ///< of our runs; may be unknown
   std::vector<std::optional<PaperNumber>> numbers;  ///< of the paper, by PaperComparison::tests
   std::string chosen;                               ///< "lr=0.01"; empty without a sweep
   size_t seeds = 0;
@@ -28,6 +29,7 @@ struct PaperComparison {
   std::vector<std::pair<std::string, std::string>> tests;  ///< name and title of each test of the paper
   std::vector<ComparedRow> rows;
   std::vector<std::string> facts;  ///< sentences about the command, seeds, scale and device
+  size_t plain = 0;                ///< the row of plain fine-tuning, with which arrows compare; else the first
 };
 
 /// Columns: in-distribution tests, other tests, averages, and changes relative to the first row. A row of the

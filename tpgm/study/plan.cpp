@@ -66,6 +66,7 @@ TablePlan::TablePlan(PaperTable table, const ReproduceOptions& options) try
       given.erase("epochs");
     override_with(planned.recipe, given);
     scale_down(planned.recipe.settings, options.scale, given);
+    if (options.choose) planned.recipe.choose = options.choose;
     planned.recipe.settings["output"] = (folder_ / file_name_of(row.variant)).string();
     rows_.push_back(std::move(planned));
   }
@@ -204,9 +205,9 @@ std::optional<std::vector<Job>> TablePlan::resolve(size_t index, Outcomes& outco
   return jobs;
 }
 
-TablePlan::Outcome TablePlan::outcome_of(std::vector<JobResult> results) {
+TablePlan::Outcome TablePlan::outcome_of(size_t row, std::vector<JobResult> results) const {
   Outcome outcome{std::move(results), {}, "", true};
-  outcome.best = best_of(outcome.results);
+  outcome.best = best_of(outcome.results, rows_[row].recipe.choose.value_or(Choose::kBest));
   if (!outcome.best.empty()) return outcome;
   outcome.error = outcome.results.empty() ? "there was nothing to run" : outcome.results.front().error;
   for (const auto& result : outcome.results) {
@@ -239,7 +240,7 @@ PlanCost TablePlan::cost(DataSizes& sizes) const try {
         total.left += one;
       }
     }
-    if (results.size() == jobs.size()) outcomes[i] = outcome_of(std::move(results));
+    if (results.size() == jobs.size()) outcomes[i] = outcome_of(i, std::move(results));
     total.all += cost;
     total.rows.emplace_back(rows_[i].variant, cost);
   }
@@ -308,7 +309,7 @@ bool TablePlan::run(DataSizes& sizes) {
     auto at = results.begin();
     for (const auto& [i, count] : parts) {
       const auto end = at + static_cast<std::ptrdiff_t>(count);
-      outcomes_[i] = outcome_of({at, end});
+      outcomes_[i] = outcome_of(i, {at, end});
       at = end;
     }
   }
@@ -328,14 +329,19 @@ std::vector<fs::path> TablePlan::best_runs() const {
 }
 
 PaperComparison TablePlan::comparison() const {
-  PaperComparison all{table_.name, table_.tests, {}, facts()};
+  PaperComparison all{table_.name, table_.tests, {}, facts(), 0};
   for (const auto& row : table_.rows) {
     const size_t i = find(row.variant);
     if (!rows_[i].wanted) continue;
     const auto& best = outcomes_[i].best;
     std::vector<RunResult> results;
-    for (const auto& run : best) results.push_back(*run.result);
-    all.rows.push_back({row.label, row.variant, scores_of(results), row.numbers,
+    std::vector<std::pair<std::string, fs::path>> runs;
+    for (const auto& run : best) {
+      results.push_back(*run.result);
+      runs.emplace_back(run.job.seed, run.job.settings.at("output"));
+    }
+    if (row.variant == "ft") all.plain = all.rows.size();
+    all.rows.push_back({row.label, row.variant, scores_of(results), Hits(runs), row.numbers,
                         best.empty() ? "" : chosen_text(best.front().job.swept), best.size(),
                         outcomes_[i].error});
   }
@@ -371,6 +377,11 @@ std::vector<std::string> TablePlan::facts() const {
   for (const auto& [number, tests] : by_number)
     scored.push_back(by_number.size() == 1 ? number : fmt::format("{} ({})", number, fmt::join(tests, ", ")));
   lines.push_back(fmt::format("Scored over {} classes", fmt::join(scored, ", ")));
+  if (std::any_of(order_.begin(), order_.end(),
+                  [&](size_t i) { return rows_[i].recipe.choose == Choose::kOneSe; }))
+    lines.emplace_back(
+        "Strengths of methods with an anchor are chosen by the one-standard-error rule: among the candidates "
+        "within one standard error of the best on selection data, the one nearest to the pre-trained weights");
   lines.push_back(fmt::format("Device {}; {:.0f} seconds of runs, one after the other ({})",
                               fmt::join(devices, ", "), seconds, duration_text(seconds)));
   return lines;

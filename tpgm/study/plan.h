@@ -19,6 +19,7 @@ struct ReproduceOptions {
   Settings given;                  ///< override the recipes, and are not scaled
   std::vector<std::string> seeds;  ///< empty: those of the recipes
   std::vector<std::string> rows;   ///< recipes or labels of the rows to make; empty: all
+  std::optional<Choose> choose;    ///< overrides the recipes
   double scale = 1;
   std::filesystem::path output;  ///< the folder in which the folder of the table is
   JobOptions jobs;
@@ -79,7 +80,7 @@ class TablePlan {
   bool ready(size_t row, const Outcomes& outcomes) const;
   std::optional<std::vector<Job>> resolve(size_t row, Outcomes& outcomes) const;
   std::vector<Job> expected_jobs(size_t row) const;
-  static Outcome outcome_of(std::vector<JobResult> results);
+  Outcome outcome_of(size_t row, std::vector<JobResult> results) const;
   std::vector<std::string> facts() const;
 
   PaperTable table_;

@@ -79,6 +79,20 @@ std::optional<size_t> best_of_column(const std::vector<std::vector<double>>& row
   return alike == 1 ? best : std::nullopt;
 }
 
+void compare_with(const Hits& reference, const Hits& row, size_t line,
+                  const std::vector<std::vector<std::string>>& tests, Table& table) {
+  for (size_t column = 0; column < tests.size(); ++column) {
+    const auto difference = paired_difference(reference, row, tests[column]);
+    if (difference && difference->significant())
+      table.arrows.push_back({line, column + 1, difference->points > 0});
+  }
+}
+
+std::string arrow_note(const std::string& reference, size_t seeds) {
+  return fmt::format("↑ ↓: differs from {} by more than the 95 % interval, on the same images{}", reference,
+                     seeds > 1 ? fmt::format(" and over {} seeds", seeds) : "; one seed");
+}
+
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
                     const std::vector<std::pair<std::string, std::string>>& titles, size_t reference) try {
   Table table;
@@ -120,6 +134,15 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
     if (!statistics.empty()) table.groups.emplace_back("Statistics", static_cast<int>(statistics.size()));
   }
 
+  std::vector<std::vector<std::string>> tests_of_columns;
+  for (const size_t i : order) tests_of_columns.push_back({first->scores[i].test});
+  for (const auto& [id, relative] : statistics) {
+    auto& tests = tests_of_columns.emplace_back();
+    for (const size_t i : order) {
+      if (!relative && first->scores[i].id == id) tests.push_back(first->scores[i].test);
+    }
+  }
+
   std::vector<std::vector<double>> numbers;
   for (const auto& row : rows) {
     std::vector<std::string> cells = {row.name};
@@ -137,8 +160,11 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
       values.push_back(relative ? change(average, rows[reference].average(id)) : average);
       cells.push_back(percent(values.back()));
     }
+    if (changes && &row != &rows[reference])
+      compare_with(rows[reference].hits, row.hits, table.rows.size(), tests_of_columns, table);
     table.rows.push_back(std::move(cells));
   }
+  if (!table.arrows.empty()) table.note = arrow_note(rows[reference].name, rows[reference].hits.seeds());
   for (size_t column = 0; rows.size() > 1 && column < numbers.front().size(); ++column) {
     if (const auto row = best_of_column(numbers, column)) table.marked.emplace_back(*row, column + 1);
   }

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/numbers.h"
@@ -20,6 +21,7 @@
 #include "tpgm/io/metadata.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/recipe.h"
+#include "tpgm/train/run_log.h"
 
 namespace tpgm {
 namespace {
@@ -121,10 +123,15 @@ std::optional<RunResult> read_result(const fs::path& run) try {
                               test.at("pictures").get<int64_t>(), test.value("skipped_pictures", int64_t{0}),
                               test.value("scored_classes", int64_t{0}), number_of(test.at("top1"))});
     if (const auto found = json.find("selection"); found != json.end()) result.selection = number_of(*found);
+    if (const auto found = json.find("relative_distance"); found != json.end())
+      result.relative_distance = number_of(*found);
+    result.selection_images = json.value("selection_pictures", int64_t{0});
     if (const auto found = json.find("seconds"); found != json.end() && found->is_number())
       result.seconds = found->get<double>();
     if (const auto found = json.find("weights"); found != json.end() && found->is_string())
       result.weights = found->get<std::string>();
+    if (const auto found = json.find("diagnosis"); found != json.end() && found->is_string())
+      result.diagnosis = found->get<std::string>();
     result.json = dump(json, 2);
     return result;
   });
@@ -155,11 +162,21 @@ std::optional<RunPredictions> read_predictions(const fs::path& run) try {
   const fs::path file = predictions_of(run), weights = weights_of(run);
   std::error_code error;
   if (!fs::exists(file, error) || !fs::exists(weights, error)) return std::nullopt;
-  RunPredictions predictions{keys::kClasses.of(SafetensorsFile(weights).metadata()),
-                             SafetensorsFile(file).tensors()};
-  for (const auto& item : predictions.tests) {
+  RunPredictions predictions{keys::kClasses.of(SafetensorsFile(weights).metadata()), NamedTensors("Tensor")};
+  const std::string_view suffix = kLabelsOfTest;
+  for (const auto& item : SafetensorsFile(file).tensors()) {
     if (item.value().scalar_type() != at::kInt || item.value().dim() != 1)
       damaged(file, "it has no int32 class for each image of a test");
+    const auto& key = item.key();
+    if (key.ends_with(suffix))
+      predictions.labels.insert(key.substr(0, key.size() - suffix.size()), item.value());
+    else
+      predictions.tests.insert(key, item.value());
+  }
+  for (const auto& item : predictions.labels) {
+    const auto* test = predictions.tests.find(item.key());
+    if (!test || test->sizes() != item.value().sizes())
+      damaged(file, "it has labels of other images than predictions");
   }
   return predictions;
 } catch (...) {

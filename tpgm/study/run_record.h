@@ -47,6 +47,10 @@ struct RunResult {
   std::string json;  ///< the text of the file
   /// weights_fingerprint() of what was tested; empty if an older version did not write it.
   std::string weights = {};
+  int64_t selection_images = 0;  ///< 0 also if an older version did not write it
+  /// ‖θ − θ₀‖ / ‖θ₀‖; NaN for methods without an anchor, and if an older version did not write it.
+  double relative_distance = std::numeric_limits<double>::quiet_NaN();
+  std::string diagnosis = {};  ///< what was wrong with the strength of the method, in a sentence; else empty
 };
 
 /// radii.json: radii and ratios over time, for methods that have them.
@@ -77,6 +81,9 @@ struct RunPredictions {
   /// By the name of each test: int32 [images], in the order of the subset of the test; −1 for unreadable
   /// images.
   NamedTensors tests;
+  /// The same with the classes that are right, −1 for images without a label. Older versions did not write it:
+  /// it is empty then.
+  NamedTensors labels{"Tensor"};
 };
 
 /// Files of the run in the folder that other code opens: the effective recipe; its machine; the state to resume

@@ -322,8 +322,13 @@ RunSet load_runs(const std::vector<fs::path>& paths) try {
     row.kind = kind_of(row.run().options);
     row.name = name_of(row);
     std::vector<RunResult> results;
-    for (const auto& run : row.runs) results.push_back(run.result);
+    std::vector<std::pair<std::string, fs::path>> runs_of_row;
+    for (const auto& run : row.runs) {
+      results.push_back(run.result);
+      runs_of_row.emplace_back(to_text(run.options.seed), run.path);
+    }
     row.scores = scores_of(results);
+    row.hits = Hits(runs_of_row);
   }
   std::stable_sort(set.rows.begin(), set.rows.end(),
                    [](const auto& a, const auto& b) { return rank(a) < rank(b); });
@@ -341,7 +346,7 @@ RunSet load_runs(const std::vector<fs::path>& paths) try {
 std::vector<SummaryRow> summary_rows(const RunSet& runs) {
   std::vector<SummaryRow> rows;
   for (const auto& row : runs.rows) {
-    rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row)});
+    rows.push_back({row.name, row.kind, row.scores, {}, selection_of(row), row.hits});
     for (const auto& test : row.run().result.tests) rows.back().images.push_back(test.images);
   }
   return rows;

@@ -25,6 +25,7 @@ struct ReportRow {
   RowKind kind = RowKind::kOther;
   std::vector<FinishedRun> runs;  ///< one for each seed
   std::vector<Score> scores;
+  Hits hits;
 
   const FinishedRun& run() const { return runs.front(); }
   const std::string& method() const { return run().options.method; }

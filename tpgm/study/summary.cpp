@@ -14,7 +14,16 @@ namespace {
 
 size_t seeds_of(const SummaryRow& row) { return row.scores.empty() ? 0 : row.scores.front().values.size(); }
 
-// What is noise in a difference of two rows.
+std::vector<std::string> tests_of(const SummaryRow& row, bool id) {
+  std::vector<std::string> tests;
+  for (const auto& score : row.scores) {
+    if (score.id == id) tests.push_back(score.test);
+  }
+  return tests;
+}
+
+// What is noise in a difference of two rows: the 95 % interval of paired_difference() where it is known for all
+// rows, else two standard errors.
 class Noise {
  public:
   explicit Noise(const std::vector<SummaryRow>& rows) {
@@ -24,38 +33,53 @@ class Noise {
       for (const bool id : {true, false}) {
         const auto average = average_of(row, id);
         if (std::isfinite(average.mean)) error_[id] = std::max(error_[id], average.error);
+        const auto tests = tests_of(row, id);
+        paired_ = paired_ && (tests.empty() || paired_difference(rows.front().hits, row.hits, tests));
       }
     }
   }
   // Two standard errors of the difference. With one seed, of the least certain rows: one level, for one
   // sentence.
-  double level(const Average& a, const Average& b, bool id) const {
-    return 2 * (most_ > 1 ? std::hypot(a.error, b.error) : std::sqrt(2.0) * error_[id]);
+  double level(const SummaryRow& a, const SummaryRow& b, bool id) const {
+    if (paired_) {
+      if (const auto paired = paired_difference(a.hits, b.hits, tests_of(a, id))) return paired->interval();
+    }
+    return most_ > 1 ? 2 * std::hypot(average_of(a, id).error, average_of(b, id).error) : level(id);
   }
   std::string sentence() const {
+    if (paired_ && most_ > 1)
+      return fmt::format("Noise is what lies within the 95 % interval of a difference on the same images, over {} "
+                         "seeds{}.",
+                         most_, least_ == 1 ? " (some rows have one)" : "");
+    if (paired_)
+      return "Noise is what lies within the 95 % interval of a difference on the same images; other seeds would add "
+             "to it.";
     if (most_ > 1)
       return fmt::format(
           "Noise is below two standard errors, from the spread over {} seeds{}; other test images would "
           "add to it.",
           most_, least_ == 1 ? " (of rows with one, from the number of images)" : "");
     std::vector<std::string> levels;
-    if (error_[true] > 0) levels.push_back(fmt::format("{:.1f} points in", level({}, {}, true)));
+    if (error_[true] > 0) levels.push_back(fmt::format("{:.1f} points in", level(true)));
     if (error_[false] > 0)
-      levels.push_back(fmt::format("{:.1f} {}out of", level({}, {}, false), levels.empty() ? "points " : ""));
+      levels.push_back(fmt::format("{:.1f} {}out of", level(false), levels.empty() ? "points " : ""));
     if (levels.empty()) return "";
     if (levels.size() > 1 && levels[0].substr(0, 4) == levels[1].substr(0, 4))
-      return fmt::format("One seed: differences below about {:.1f} points are noise.", level({}, {}, true));
+      return fmt::format("One seed: differences below about {:.1f} points are noise.", level(true));
     return fmt::format("One seed: differences below about {} distribution are noise.",
                        fmt::join(levels, " and "));
   }
 
  private:
+  double level(bool id) const { return 2 * std::sqrt(2.0) * error_[id]; }
+
+  bool paired_ = true;
   size_t most_ = 0, least_ = std::numeric_limits<size_t>::max();
   std::array<double, 2> error_{};  // the largest; out of distribution and in it
 };
 
 // A row's average on one kind of tests beside another's.
-struct Difference {
+struct Change {
   bool id = true;
   double before = 0, after = 0, noise = 0;
 
@@ -64,17 +88,20 @@ struct Difference {
   // As printed: 0.0 is no difference.
   bool none() const { return std::abs(points()) < 0.05; }
   bool is_noise() const { return !none() && std::abs(points()) < noise; }
+  bool flat() const { return none() || is_noise(); }
   bool up() const { return points() > 0; }
   std::string size() const { return fmt::format("{:.1f}", std::abs(points())); }
 };
 
 // The differences in distribution and out of distribution, as far as there are tests.
-std::vector<Difference> differences(const SummaryRow& from, const SummaryRow& to, const Noise& noise) {
-  std::vector<Difference> found;
+std::vector<Change> differences(const SummaryRow& from, const SummaryRow& to, const Noise& noise) {
+  std::vector<Change> found;
   for (const bool id : {true, false}) {
     const Average a = average_of(from, id), b = average_of(to, id);
-    const Difference difference{id, a.mean, b.mean, noise.level(a, b, id)};
-    if (difference.known()) found.push_back(difference);
+    const Change difference{id, a.mean, b.mean, 0};
+    if (!difference.known()) continue;
+    found.push_back(difference);
+    found.back().noise = noise.level(from, to, id);
   }
   return found;
 }
@@ -85,16 +112,16 @@ std::string where(bool id, bool second) {
 }
 
 // "gained 1.8 points in distribution (94.5 → 96.3 %) and lost 4.4 out of it (71.8 → 67.4 %)".
-std::string changed(const std::vector<Difference>& all) {
+std::string changed(const std::vector<Change>& all) {
   std::string text;
   for (size_t i = 0; i < all.size(); ++i) {
     const auto& d = all[i];
-    const bool pointed = i > 0 && !all[0].none();  // the word is there already
+    const bool pointed = i > 0 && !all[0].flat();  // the word is there already
     text += i > 0 ? " and " : "";
-    text += d.none() ? "changed nothing"
-                     : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
-    text += fmt::format(" {} ({:.1f} → {:.1f} %{})", where(d.id, i > 0), d.before, d.after,
-                        d.is_noise() ? ", within noise" : "");
+    text += d.none()       ? "changed nothing"
+            : d.is_noise() ? "changed nothing beyond noise"
+                           : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
+    text += fmt::format(" {} ({:.1f} → {:.1f} %)", where(d.id, i > 0), d.before, d.after);
   }
   return text;
 }
@@ -110,26 +137,21 @@ std::string accuracies(const SummaryRow& row, bool in_full) {
   return fmt::format("{}", fmt::join(parts, " and "));
 }
 
-// "0.6 (within noise) and 3.8 points above FT", "0.6 points above FT and level with it".
-std::string compared_text(const std::vector<Difference>& all, const std::string& name) {
-  const auto mark = [](const Difference& d) { return d.is_noise() ? " (within noise)" : ""; };
-  const auto side = [](const Difference& d) { return d.up() ? "above" : "below"; };
-  const auto alone = [&](const Difference& d, const std::string& other) {
-    return d.none() ? fmt::format("level with {}", other)
-                    : fmt::format("{} points {} {}{}", d.size(), side(d), other, mark(d));
+// "0.6 and 3.8 points above FT", "0.6 points above FT and level with it within noise".
+std::string compared_text(const std::vector<Change>& all, const std::string& name) {
+  const auto side = [](const Change& d) { return d.up() ? "above" : "below"; };
+  const auto alone = [&](const Change& d, const std::string& other) {
+    return d.flat() ? fmt::format("level with {}{}", other, d.is_noise() ? " within noise" : "")
+                    : fmt::format("{} points {} {}", d.size(), side(d), other);
   };
   if (all.size() < 2) return all.empty() ? "" : alone(all[0], name);
   const auto &in = all[0], &out = all[1];
-  if (in.none() && out.none()) return fmt::format("level with {}", name);
-  if (in.none() || out.none()) return fmt::format("{} and {}", alone(in, name), alone(out, "it"));
-  // Behind the number that is meant, or behind both.
-  const bool noise = in.is_noise() && out.is_noise();
-  const auto number = [&](const Difference& d) { return d.size() + (noise ? "" : mark(d)); };
-  const auto numbers = in.up() == out.up()
-                           ? fmt::format("{} and {} points {}", number(in), number(out), side(out))
-                           : fmt::format("{} points {}{} and {} {}", in.size(), side(in),
-                                         noise ? "" : mark(in), number(out), side(out));
-  return fmt::format("{} {}{}", numbers, name, noise ? " (both within noise)" : "");
+  if (in.flat() && out.flat())
+    return fmt::format("level with {}{}", name, in.is_noise() || out.is_noise() ? " within noise" : "");
+  if (in.flat() || out.flat()) return fmt::format("{} and {}", alone(in, name), alone(out, "it"));
+  return in.up() == out.up()
+             ? fmt::format("{} and {} points {} {}", in.size(), out.size(), side(out), name)
+             : fmt::format("{} points {} and {} {} {}", in.size(), side(in), out.size(), side(out), name);
 }
 
 // The best in distribution or out of it; null without such tests.
@@ -172,21 +194,30 @@ Rival rival(const std::vector<SummaryRow>& rows, const SummaryRow& ours) {
 }
 
 // "Best out of distribution is A with 72.8 % (95.4 % in it); best in it is B with 97.1 %."
-std::string best_sentence(const std::vector<SummaryRow>& rows) {
+std::string best_sentence(const std::vector<SummaryRow>& rows, const Noise& noise) {
   const SummaryRow *home = best(rows, true), *away = best(rows, false);
   if (!home && !away) return "";
+  // "; 2 others within noise", in brackets of its own where there are none.
+  const auto near = [&](const SummaryRow& top, bool id, bool brackets = true) {
+    const auto count = std::count_if(rows.begin(), rows.end(), [&](const SummaryRow& row) {
+      const double below = average_of(top, id).mean - average_of(row, id).mean;
+      return &row != &top && below <= noise.level(row, top, id);
+    });
+    const auto text = fmt::format("{} other{} within noise", count, count == 1 ? "" : "s");
+    return count == 0 ? std::string() : brackets ? fmt::format(" ({})", text) : "; " + text;
+  };
   if (!home || !away) {
     const SummaryRow& only = home ? *home : *away;
-    return fmt::format("Best is {} with {:.1f} %.", only.name, average_of(only, home != nullptr).mean);
+    return fmt::format("Best is {} with {:.1f} %{}.", only.name, average_of(only, home != nullptr).mean,
+                       near(only, home != nullptr));
   }
   const double in = average_of(*away, true).mean, out = average_of(*away, false).mean;
   const double most = average_of(*home, true).mean;
   if (most - in < 0.05)
-    return fmt::format("Best in both is {} with {:.1f} % and {:.1f} %.", away->name, in, out);
-  return fmt::format(
-      "Best out of distribution is {} with {:.1f} % ({:.1f} % in it); best in it is {} with "
-      "{:.1f} %.",
-      away->name, out, in, home->name, most);
+    return fmt::format("Best in both is {} with {:.1f} %{} and {:.1f} %{}.", away->name, in, near(*away, true), out,
+                       near(*away, false));
+  return fmt::format("Best out of distribution is {} with {:.1f} % ({:.1f} % in it{}); best in it is {} with {:.1f} %{}.",
+                     away->name, out, in, near(*away, false, false), home->name, most, near(*home, true));
 }
 
 }  // namespace
@@ -261,7 +292,7 @@ std::string summary(const std::vector<SummaryRow>& all) {
           "{} has {}: {}.", which.empty() ? wise->name : fmt::format("{}, {},", which, wise->name),
           accuracies(*wise, false), compared_text(differences(*last, *wise, noise), last->name)));
   }
-  for (const auto& sentence : {best_sentence(rows), noise.sentence()}) {
+  for (const auto& sentence : {best_sentence(rows, noise), noise.sentence()}) {
     if (!sentence.empty()) sentences.push_back(sentence);
   }
   return fmt::format("{}", fmt::join(sentences, " "));

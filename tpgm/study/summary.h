@@ -22,6 +22,7 @@ struct SummaryRow {
   /// Accuracy on selection data, by which chosen() chooses one of several rows of a kind. NaN for all: the
   /// first.
   double selection = std::numeric_limits<double>::quiet_NaN();
+  Hits hits = {};  ///< may be unknown
 };
 
 /// The mean accuracy over the tests that are (or are not) in-distribution, with its standard error.
@@ -39,8 +40,9 @@ const SummaryRow* chosen(const std::vector<SummaryRow>& rows, RowKind kind);
 ///   - TPGM and TPGM-C, as chosen on selection data, compared with it;
 ///   - WISE: the point of its curve with the best OOD accuracy whose ID accuracy is not below that of TPGM, or
 ///     else the nearest point;
-///   - the best rows;
-///   - which differences are noise: below two standard errors.
+///   - the best rows, and how many others are within noise of them;
+///   - what noise is: the 95 % interval of paired_difference(), or two standard errors where hits are not known.
+/// A difference that is noise is not named as a difference.
 /// Leaves out rows that are not there. Empty if there is only one row, or none with numbers.
 std::string summary(const std::vector<SummaryRow>& rows);
 

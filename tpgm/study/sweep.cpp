@@ -148,6 +148,7 @@ Json as_json(const SweepRow& row) {
                      {"values", score.values}});
   for (const auto& run : row.best) runs.push_back(run.job.settings.at("output"));
   return {{"method", row.method},
+          {"choose", to_text(row.choose)},
           {"chosen", row.best.empty() ? Json(nullptr) : to_json(row.best.front().job.swept)},
           {"selection", row.best.empty() ? Json(nullptr) : number(mean_selection(row.best))},
           {"tests", tests},
@@ -238,7 +239,16 @@ double mean_selection(const std::vector<JobResult>& group) {
   return sum / static_cast<double>(group.size());
 }
 
-std::vector<JobResult> best_of(const std::vector<JobResult>& results) try {
+double standard_error(const std::vector<JobResult>& group) {
+  const double mean = mean_selection(group), seeds = static_cast<double>(group.size());
+  double squares = 0;
+  for (const auto& each : group) squares += std::pow(each.result->selection - mean, 2);
+  const auto images = static_cast<double>(group.front().result->selection_images);
+  const double of_images = images > 0 ? mean * (100 - mean) / images : 0;
+  return std::sqrt(of_images + (seeds > 1 ? squares / (seeds - 1) / seeds : 0));
+}
+
+std::vector<JobResult> best_of(const std::vector<JobResult>& results, Choose choose) try {
   std::vector<std::vector<JobResult>> groups;
   for (const auto& result : results) {
     const auto same = [&](const auto& group) { return group.front().job.swept == result.job.swept; };
@@ -258,6 +268,16 @@ std::vector<JobResult> best_of(const std::vector<JobResult>& results) try {
                 "' has no accuracy on selection data to choose by; `selection-fraction` 0.1 holds some out");
     if (best == nullptr || mean > mean_selection(*best)) best = &group;
   }
+  if (choose == Choose::kBest) return *best;
+  const double least = mean_selection(*best) - standard_error(*best);
+  const auto distance = [](const auto& group) {
+    double sum = 0;
+    for (const auto& each : group) sum += each.result->relative_distance;
+    return sum / static_cast<double>(group.size());
+  };
+  for (const auto& group : groups) {
+    if (mean_selection(group) >= least && distance(group) < distance(*best)) best = &group;
+  }
   return *best;
 } catch (...) {
   rethrow_from("best_of");
@@ -274,7 +294,9 @@ std::string SweepRow::note() const {
   auto text = fmt::format("{}: {}{}{} seed{}", method, chosen, chosen.empty() ? "" : "; ", best.size(),
                           best.size() == 1 ? "" : "s");
   const double selection = mean_selection(best);
-  return std::isfinite(selection) ? fmt::format("{}; selection {:.2f} %", text, selection) : text;
+  if (!std::isfinite(selection)) return text;
+  return fmt::format("{}; selection {:.2f} %{}", text, selection,
+                     choose == Choose::kOneSe && !chosen.empty() ? " (one-se)" : "");
 }
 
 size_t SweepResult::failed() const {
@@ -284,18 +306,22 @@ size_t SweepResult::failed() const {
 
 std::optional<Table> SweepResult::table() const {
   std::vector<ResultRow> named;
-  for (const auto& row : rows) named.push_back({row.method, row.scores});
+  for (const auto& row : rows) {
+    std::vector<std::pair<std::string, fs::path>> runs_of_row;
+    for (const auto& run : row.best) runs_of_row.emplace_back(run.job.seed, run.job.settings.at("output"));
+    named.push_back({row.method, row.scores, Hits(runs_of_row)});
+  }
   if (std::all_of(named.begin(), named.end(), [](const auto& row) { return row.scores.empty(); }))
     return std::nullopt;
   return results_table(named);
 }
 
-SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options) {
+SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options, Choose choose) {
   SweepResult result{run_jobs(jobs, options), {}};
   const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
   write_file(folder / "sweep.csv", every_run(result.runs));
   for (const auto& [method, runs] : by_method(result.runs)) {
-    SweepRow row{method, best_of(runs), {}, ""};
+    SweepRow row{method, best_of(runs, choose), {}, "", choose};
     std::vector<RunResult> found;
     for (const auto& run : row.best) found.push_back(*run.result);
     row.scores = scores_of(found);

@@ -26,10 +26,19 @@ void check_choosable(const std::vector<Job>& jobs, DataSizes& sizes);
 /// Groups results that differ only in the seed, and returns the group with the highest mean accuracy on
 /// selection data (the first of equals). Groups with a failed run are left out; empty if all have one. Throws
 /// if there are several groups and no accuracies to choose by.
-std::vector<JobResult> best_of(const std::vector<JobResult>& results);
+///
+/// With Choose::kOneSe, returns instead the group nearest to the anchor (by the mean of
+/// RunResult::relative_distance) among those whose mean accuracy is within one standard_error() of the highest.
+/// Methods without an anchor have no distance: the highest is returned then.
+std::vector<JobResult> best_of(const std::vector<JobResult>& results, Choose choose = Choose::kBest);
 
 /// Mean accuracy on selection data, in percent; NaN if there is none.
 double mean_selection(const std::vector<JobResult>& group);
+
+/// The standard error of mean_selection() in percent: that of a share of so many images, and that of a mean
+/// over so many seeds, as independent errors. All seeds have the same images, so more seeds do not reduce the
+/// first. Results of older versions have no number of images, and only the second.
+double standard_error(const std::vector<JobResult>& group);
 
 /// "lr=0.01, mu=0.1"; empty for none.
 std::string chosen_text(const Settings& swept);
@@ -40,8 +49,9 @@ struct SweepRow {
   std::vector<JobResult> best;  ///< a run for each seed; empty: every combination has a failed run
   std::vector<Score> scores;    ///< of those runs
   std::string chosen;           ///< their chosen_text(), without the method
+  Choose choose = Choose::kBest;
 
-  /// "ft: lr=0.01; 2 seeds; selection 65.00 %".
+  /// "ft: lr=0.01; 2 seeds; selection 65.00 %"; " (one-se)" behind it with that rule.
   std::string note() const;
 };
 
@@ -56,7 +66,7 @@ struct SweepResult {
 
 /// Makes the runs of expand() and chooses the best. Writes sweep.csv with all runs beside them, and
 /// table.tex, table.md and table.csv if there is a table().
-SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options);
+SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options, Choose choose = Choose::kBest);
 
 nlohmann::ordered_json to_json(const SweepResult& result);
 

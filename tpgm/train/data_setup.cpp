@@ -254,6 +254,24 @@ void check_utf8(const RunData& data) {
                 "' is not UTF-8; rename its folder");
 }
 
+// The test `selection-part` becomes the selection data. The first `own` tests are those of the training domains.
+void select_by_test(const TrainOptions& options, size_t own, RunData& result) {
+  const auto& part = options.selection_part;
+  TORCH_CHECK(!options.share_validation,
+              "`share-validation` shares radius data with selection, and `selection-part` takes other images");
+  const auto at = std::find_if(result.tests.begin(), result.tests.end(),
+                               [&](const TestSet& test) { return test.name == part; });
+  std::vector<std::string> names;
+  for (size_t i = own; i < result.tests.size(); ++i) names.push_back(result.tests[i].name);
+  TORCH_CHECK(at - result.tests.begin() >= static_cast<std::ptrdiff_t>(own) && at != result.tests.end(),
+              "`selection-part` ", printable(part), " is not a test of another domain in `test`",
+              did_you_mean(part, names));
+  result.selection = std::move(at->subset);
+  result.tests.erase(at);
+  result.notes.push_back(fmt::format("selection: {}, {}, which is no test then (`selection-part`)",
+                                     printable(part), counted(result.selection.size(), "image")));
+}
+
 // Both held-out sets become their union.
 void share_held_out(SampleSubset& radius, SampleSubset& selection, std::vector<std::string>& notes) {
   if (radius.indices.empty()) radius = selection;
@@ -331,12 +349,13 @@ RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use)
                         SplitOptions()
                             .fraction(options.fraction)
                             .radius(options.radius_fraction)
-                            .selection(options.selection_fraction)
+                            .selection(options.selection_part.empty() ? options.selection_fraction : 0)
                             .seed(static_cast<uint64_t>(options.split_seed)));
   result.train = std::move(task.train);
   result.radius = std::move(task.radius);
   result.selection = std::move(task.selection);
   for (auto& note : task.notes) {
+    if (note.starts_with("selection: ") && !options.selection_part.empty()) continue;
     if (!note.starts_with("test: ")) result.notes.push_back(std::move(note));  // of which less may be used
   }
   std::vector<std::string> left_out;
@@ -365,11 +384,16 @@ RunData open_data(const TrainOptions& options, const Dataset& data, DataUse use)
       if (!unread.empty() && !has(result.notes, unread)) result.notes.push_back(unread);
     }
   }
+  const size_t own_tests = train.size() - left_out.size();
+  if (!options.selection_part.empty()) {
+    select_by_test(options, own_tests, result);
+    left_out.push_back(options.selection_part);
+  }
   TORCH_CHECK(!result.tests.empty() || use == DataUse::kOlderRun, empty);
   check_others(result);
   if (use == DataUse::kNewRun) check_utf8(result);
   if (options.share_validation) share_held_out(result.radius, result.selection, result.notes);
-  mark_id(result.tests, options.id, train.size() - left_out.size(), left_out);
+  mark_id(result.tests, options.id, own_tests, left_out);
   for (const auto& test : result.tests) {
     result.notes.push_back(fmt::format("test {} ({}): {}, {}", test.name, test.id ? "ID" : "OOD",
                                        test.subset.samples->title(), counted(test.subset.size(), "image")));

@@ -1,5 +1,6 @@
 #include "tpgm/train/finish.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +16,14 @@ namespace {
 using Json = RunLog::Json;
 
 constexpr size_t kMostPoints = 100;  // of a curve
+
+at::Tensor labels_of(const SampleSubset& subset) {
+  const auto labels = at::empty({subset.size()}, at::kInt);
+  for (int64_t i = 0; i < subset.size(); ++i)
+    labels.mutable_data_ptr<int32_t>()[i] =
+        static_cast<int32_t>(subset.samples->label(subset.indices[static_cast<size_t>(i)]));
+  return labels;
+}
 
 double mean_of(const std::vector<TestResult>& tests, bool id) {
   double sum = 0, count = 0;
@@ -48,9 +57,12 @@ Json to_json(const TrainResult& result, const TrainOptions& options) {
           {"skipped_steps", result.skipped_steps},
           {"best_epoch", result.best_epoch},
           {"selection", json_number(result.selection)},
+          {"selection_pictures", result.selection_images},
+          {"relative_distance", json_number(result.relative_distance)},
           {"id_average", json_number(mean_of(result.tests, true))},
           {"ood_average", json_number(mean_of(result.tests, false))},
           {"tests", tests},
+          {"diagnosis", result.diagnosis.empty() ? Json(nullptr) : Json(result.diagnosis)},
           {"seconds", result.seconds}};
 }
 
@@ -71,6 +83,8 @@ std::vector<TestResult> score_tests(Setup& setup, RunLog* log, int64_t step,
             .accuracy;
     if (!log) continue;
     all_predictions.insert(test.name, predictions);
+    if (const auto key = test.name + kLabelsOfTest; !all_predictions.contains(key))
+      all_predictions.insert(key, labels_of(test.subset));
     log->log({{"event", "test"},
               {"name", test.name},
               {"id", test.id},

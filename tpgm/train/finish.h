@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,11 @@ struct TrainResult {
   int64_t steps = 0, skipped_steps = 0;
   int64_t best_epoch = 0;  ///< 0: before the first
   double selection = 0;    ///< accuracy of the result on selection data, %; NaN without any
+  int64_t selection_images = 0;
+  /// AnchoredMethod::relative_distance() of the result; NaN for methods without an anchor.
+  double relative_distance = std::numeric_limits<double>::quiet_NaN();
   std::vector<TestResult> tests;
+  std::string diagnosis;  ///< diagnosis_text() of the run; empty: nothing to say
   double seconds = 0;
 };
 /// The content of result.json, which sweeps and reports read.

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string data_dir, class_list;
   ScoredClasses classes = ScoredClasses::kAll;
   std::vector<std::string> train, test, id;
+  std::string selection_part;
   double fraction = 1, radius_fraction = 0.1, selection_fraction = 0.1, test_fraction = 1;
   int64_t split_seed = 0;
   bool share_validation = false;
@@ -145,6 +146,9 @@ struct TrainOptions {
           "Fraction of each training domain held out for selecting epochs and sweeps, unless it has a split "
           "'selection'",
           self.selection_fraction...);
+    visit(g, "selection-part", kIdentity | kData,
+          "One of the tests in `test`, whose images are the selection data instead; it is no test then",
+          self.selection_part...);
     visit(g, "test-fraction", kIdentity | kData | kScaled, "Fraction of each test set to use",
           self.test_fraction...);
     visit(g, "split-seed", kIdentity | kData,

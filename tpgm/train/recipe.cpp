@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
-constexpr std::array<std::string_view, 5> kNewerThan010 = {"model-ema-warmup", "image-size", "head-name",
-                                                           "radius-smoothing", "radius-mix"};
+constexpr std::array<std::string_view, 6> kNewerThan010 = {
+    "model-ema-warmup", "image-size", "head-name", "radius-smoothing", "radius-mix", "selection-part"};
 
 // Whether they are all options, which a run's recipe has, of version 0.1.0 or later ones.
 bool are_of_a_run(const Settings& settings, bool version_010) {
@@ -62,6 +62,9 @@ Recipe load(const fs::path& file, int depth) {
       recipe.sweep = values;
     } else if (key == "seeds") {
       recipe.seeds = values;
+    } else if (key == "choose") {
+      recipe.choose = Choose::kBest;
+      from_text(key, text, *recipe.choose);
     } else if (key == "take") {
       recipe.take = values;
     } else if (std::find(known.begin(), known.end(), key) == known.end()) {
@@ -83,6 +86,7 @@ Recipe load(const fs::path& file, int depth) {
   if (recipe.sweep.empty()) recipe.sweep = base.sweep;
   if (recipe.seeds.empty()) recipe.seeds = base.seeds;
   if (recipe.take.empty()) recipe.take = base.take;
+  if (!recipe.choose) recipe.choose = base.choose;
   return recipe;
 }
 

@@ -14,6 +14,9 @@
 
 namespace tpgm {
 
+/// The end of the name under which the labels of a test are saved. No test has it: '=' stands for NAME=PATH.
+inline constexpr const char* kLabelsOfTest = "=labels";
+
 /// The trainer writes through this interface and knows no files. RunFolder (study/run_folder.h) implements
 /// it; an experiment tracker or a test can do so, too. All calls come from one thread. An exception ends the
 /// training.
@@ -46,8 +49,9 @@ class RunLog {
   /// Loads the weights saved under the name. Throws if there are none.
   virtual Weights load_weights(const std::string& name) const = 0;
 
-  /// Saves the predicted classes of each test by its name: int32 [images], in the order of the subset of the
-  /// test; −1 for unreadable images.
+  /// Saves the predicted classes of each test by its name, and by NAME + kLabelsOfTest the classes that are
+  /// right: int32 [images], in the order of the subset of the test; −1 for unreadable images, and for images
+  /// without a label.
   virtual void save_predictions(const NamedTensors& tests) = 0;
 
   /// Saves a text for the user, replacing an earlier one of that name. Returns where it is.

@@ -60,6 +60,7 @@ RunState run_state_of(const RunLog::Json& numbers, int64_t epochs, int64_t steps
   RunState state;
   RunState::fields(
       [&](const char* key, auto& value) {
+        if (RunState::is_newer(key) && !numbers.contains(key)) return;
         try {
           numbers.at(key).get_to(value);
         } catch (const RunLog::Json::exception&) {

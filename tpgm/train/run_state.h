@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "tpgm/methods/method.h"
 #include "tpgm/models/classifier.h"
@@ -26,6 +27,8 @@ struct RunState {
   LossSums epoch, window;  ///< since the beginning of the epoch, and since the last log line
   double seconds = 0;      ///< in all processes of the run
   std::string data;        ///< fingerprint_of() the data
+  double first_loss = -1;  ///< the mean training loss at the first log line; −1: not known yet
+  std::string diagnosis;   ///< what was said of HasDiagnosis::diagnosis(); empty: nothing
 
   /// Calls visit(key, member of each state...) for each member.
   template <class Visit, class... Self>
@@ -44,7 +47,11 @@ struct RunState {
     visit("window_right", self.window.correct...);
     visit("window_images", self.window.images...);
     visit("seconds", self.seconds...);
+    visit("first_loss", self.first_loss...);
+    visit("diagnosis", self.diagnosis...);
   }
+  /// Whether version 0.1.0 did not write the key.
+  static bool is_newer(std::string_view key) { return key == "first_loss" || key == "diagnosis"; }
 };
 RunLog::Json to_json(const RunState& state);
 /// Throws, naming `file`, if a number is missing, or if they are not those of a run of so many epochs.

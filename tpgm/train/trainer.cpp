@@ -12,6 +12,8 @@
 #include <limits>
 
 #include "tpgm/data/mix.h"
+#include "tpgm/methods/anchored_method.h"
+#include "tpgm/train/diagnosis.h"
 #include "tpgm/train/from_options.h"
 
 namespace tpgm {
@@ -66,6 +68,7 @@ TrainResult Trainer::run() {
   result_.steps = state_.step;
   result_.skipped_steps = state_.skipped;
   result_.best_epoch = state_.best_epoch;
+  result_.diagnosis = state_.diagnosis;
   result_.seconds = clock_.seconds();
   if (result_.finished && log_) log_->finish(to_json(result_, options_));
   return result_;
@@ -246,8 +249,19 @@ void Trainer::log_step() {
     log_->scalar("train/images_s", images_s, state_.step);
     log_->radii(state_.step, radii_of(method_), ratios_of(method_));
   }
+  if (state_.first_loss < 0 && sums.images > 0) state_.first_loss = sums.mean_loss();
   state_.window = {};
   clock_.restart(state_.window);
+}
+
+// Says once what is wrong with the strength of the method.
+void Trainer::diagnose() {
+  if (!state_.diagnosis.empty()) return;
+  state_.diagnosis =
+      diagnosis_text(method_, state_, state_.epoch.mean_loss(), schedule_.steps(), done());
+  if (state_.diagnosis.empty()) return;
+  say(state_.diagnosis);
+  if (log_) log_->log({{"event", "diagnosis"}, {"step", state_.step}, {"text", state_.diagnosis}});
 }
 
 std::optional<Accuracy> Trainer::select() {
@@ -283,6 +297,7 @@ void Trainer::end_epoch() {
       selected ? fmt::format("; selection {:.2f} %{}", selected->top1(), better ? ", the best so far" : "")
                : ""));
   if (ema_) ema_->swap();
+  diagnose();
   state_.epoch = {};
   save_state();
 }
@@ -321,6 +336,9 @@ void Trainer::finish() {
   if (log_) finishing_->write(*log_, state_.step, method_);
   const auto selected = select();
   result_.selection = selected ? selected->top1() : kNone;
+  result_.selection_images = selected ? selected->images : 0;
+  if (const auto* anchored = dynamic_cast<const AnchoredMethod*>(&method_))
+    result_.relative_distance = anchored->relative_distance();
   if (const auto returned = returned_tensors(method_); selected && !returned.empty())
     say(fmt::format("{}; selection {}{:.2f} %", returned,
                     state_.best < 0 ? "" : fmt::format("{:.2f} % → ", state_.best), result_.selection));

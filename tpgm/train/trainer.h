@@ -71,6 +71,7 @@ class Trainer {
   [[noreturn]] void stop_for(const StepLoss& loss, const LossSums& sums);
   void log_step();
   void log_epoch(const std::optional<Accuracy>& selected, bool better);
+  void diagnose();
   void tell_progress();
   at::Tensor finishing_loss(int64_t steps);
 

@@ -109,24 +109,31 @@ std::string point_label(const Curve& curve, const ReportRow& row) {
 // Where rows lie in the plane.
 class Plane {
  public:
-  explicit Plane(const RunSet& runs) : rows_(summary_rows(runs)), first_(runs.rows.data()) {
-    for (const auto& row : runs.rows) several_seeds_ = several_seeds_ || row.runs.size() > 1;
-  }
-  void add(Series& series, const ReportRow& row, const std::string& label) const {
+  explicit Plane(const RunSet& runs) : rows_(summary_rows(runs)), first_(runs.rows.data()) {}
+  // Rows of a curve have no bars, which would hide it.
+  void add(Series& series, const ReportRow& row, const std::string& label, bool bars) const {
     const auto& read = rows_[static_cast<size_t>(&row - first_)];
-    const auto out = average_of(read, false);
     series.x.push_back(average_of(read, true).mean);
-    series.y.push_back(out.mean);
-    const auto seeds = static_cast<double>(row.runs.size());
-    if (several_seeds_) series.spread.push_back(seeds > 1 ? out.error * std::sqrt(seeds) : 0);
+    series.y.push_back(average_of(read, false).mean);
     series.labels.push_back(label);
+    if (!bars) return;
+    series.spread_x.push_back(interval_of(read, true));
+    series.spread.push_back(interval_of(read, false));
   }
-  bool several_seeds() const { return several_seeds_; }
 
  private:
+  // Half of the 95 % interval, or two standard errors where the hits are not known.
+  static double interval_of(const SummaryRow& row, bool id) {
+    std::vector<std::string> tests;
+    for (const auto& score : row.scores) {
+      if (score.id == id) tests.push_back(score.test);
+    }
+    const auto accuracy = accuracy_of(row.hits, tests);
+    return accuracy ? accuracy->interval() : 2 * average_of(row, id).error;
+  }
+
   std::vector<SummaryRow> rows_;
   const ReportRow* first_;
-  bool several_seeds_ = false;
 };
 
 // The fine-tuned model that WISE's curve ends in: the run it started from, or one trained as it was.
@@ -212,9 +219,9 @@ Section plane_section(const RunSet& runs) {
     const bool wise = curve.rows.front()->kind == RowKind::kWise && curve.key == "ratio";
     const ReportRow *begin = wise ? begin_of(curve, runs) : nullptr,
                     *end = wise ? end_of(curve, runs) : nullptr;
-    if (begin) plane.add(series, *begin, "");
-    for (const auto* row : curve.rows) plane.add(series, *row, point_label(curve, *row));
-    if (end) plane.add(series, *end, "");
+    if (begin) plane.add(series, *begin, "", false);
+    for (const auto* row : curve.rows) plane.add(series, *row, point_label(curve, *row), false);
+    if (end) plane.add(series, *end, "", false);
     plot.series.push_back(std::move(series));
     ways.push_back(fmt::format("{} along {} from {:g} to {:g}", name, curve.key == "mu" ? "μ" : curve.key,
                                value_of(*curve.rows.front(), curve.key),
@@ -229,12 +236,13 @@ Section plane_section(const RunSet& runs) {
   for (const auto* row : rest) {
     Series series{row->name, {}, {}};
     series.line = false;
-    plane.add(series, *row, row->name);
+    plane.add(series, *row, row->name, true);
     plot.series.push_back(std::move(series));
   }
   std::string caption = "Up and to the right is better.";
   if (!ways.empty()) caption += fmt::format(" Lines join runs of one method: {}.", fmt::join(ways, "; "));
-  if (plane.several_seeds()) caption += " Bars are the standard deviation of the OOD average over seeds.";
+  caption += " Bars are 95 % intervals, from the images and the seeds. All rows have the same images, so that a "
+             "difference of two rows is more certain than their bars; the table marks those from the reference.";
   section.blocks.emplace_back(to_figure("plane", caption, plot));
   return section;
 }

@@ -26,8 +26,7 @@ Table table_of(const RunSet& runs, const std::vector<const ReportRow*>& chosen) 
   size_t reference = 0;
   for (const auto* row : chosen) {
     if (row == &runs.rows[runs.reference]) reference = rows.size();
-    rows.push_back({row->name, row->scores});
-    for (auto& score : rows.back().scores) score.test = printable(score.test);
+    rows.push_back({row->name, row->scores, row->hits});
     seeds.insert(row->runs.size());
   }
   std::string caption = "Top-1 accuracy (%)";
@@ -37,7 +36,9 @@ Table table_of(const RunSet& runs, const std::vector<const ReportRow*>& chosen) 
                                              : fmt::format("{} to {}", *seeds.begin(), *seeds.rbegin()));
   if (rows.size() > 1)
     caption += fmt::format(", the best in bold; Δ is relative to {}", rows[reference].name);
-  return results_table(rows, caption, {}, reference);
+  std::vector<std::pair<std::string, std::string>> titles;
+  for (const auto& score : rows.front().scores) titles.emplace_back(score.test, printable(score.test));
+  return results_table(rows, caption, titles, reference);
 }
 
 Table table_of(const RunSet& runs) {
@@ -54,6 +55,12 @@ std::vector<std::string> notes_of(const RunSet& runs) {
     notes.push_back(fmt::format("'{}' is left out: it is not finished (resume it first)",
                                 printable(path.string(), kMaxPath)));
   notes.insert(notes.end(), runs.notes.begin(), runs.notes.end());
+  for (const auto& row : runs.rows) {
+    const auto said = std::find_if(row.runs.begin(), row.runs.end(),
+                                   [](const auto& run) { return !run.result.diagnosis.empty(); });
+    if (said != row.runs.end())
+      notes.push_back(fmt::format("{}: {}", row.name, printable(said->result.diagnosis, kMaxPath)));
+  }
   return notes;
 }
 
