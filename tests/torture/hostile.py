@@ -1,7 +1,8 @@
-"""What the torture tests of files and of starved machines share: tiny data, runs under limits, and the verdict."""
+"""What the torture tests share: tiny data, runs under limits, spoiled calls, comparable folders, and the verdict."""
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections import Counter
@@ -86,8 +88,11 @@ class Outcome:
         return None
 
 
-def run(command, seconds, memory=None, files=None, environment=None, folder=None, after_fork=None):
-    """Runs a command under limits, in a process group of its own, which is killed as a whole."""
+def run(command, seconds, memory=None, files=None, environment=None, folder=None, after_fork=None, signals=()):
+    """Runs a command under limits, in a process group of its own, which is killed as a whole if it takes too long.
+
+    `signals`: (seconds to wait, signal) to send to the command, one after the other.
+    """
 
     def limit():
         os.setsid()
@@ -103,6 +108,11 @@ def run(command, seconds, memory=None, files=None, environment=None, folder=None
     process = subprocess.Popen([os.fspath(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env=environment, cwd=folder, preexec_fn=limit)
     too_long = False
+    for delay, number in signals:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=delay)
+            break
+        process.send_signal(number)
     try:
         out, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -111,6 +121,98 @@ def run(command, seconds, memory=None, files=None, environment=None, folder=None
             os.killpg(process.pid, signal.SIGKILL)
         out, errors = process.communicate()
     return Outcome(process.returncode, out, errors, time.monotonic() - begin, too_long)
+
+
+KINDS = ("create", "unnamed", "write", "pwrite", "fsync", "link", "rename", "allocate", "truncate", "unlink", "mkdir", "open",
+         "read", "readdir", "mmap", "close")
+CHANGING = KINDS[:KINDS.index("open")]
+
+
+class Spoiler:
+    """Runs commands with the library of faults.cpp, which counts and spoils calls that use files below a folder."""
+
+    def __init__(self, library, folder):
+        self.library, self.folder = Path(library).resolve(strict=True), folder
+
+    def run(self, command, seconds, fault="", **options):
+        """(how it ended, number of calls of each kind, whether a call was spoiled)"""
+        with tempfile.NamedTemporaryFile(prefix="tpgm-torture-counts-") as file:
+            file.write(bytes(4096))
+            file.flush()
+            changes = {"LD_PRELOAD": self.library, "TPGM_FAULT_FOLDER": self.folder, "TPGM_FAULT_COUNTS": file.name,
+                       "TPGM_FAULT": fault or None}
+            outcome = run(command, seconds, environment=environment(**changes), **options)
+            numbers = struct.unpack("<18q", Path(file.name).read_bytes()[:144])
+        return outcome, dict(zip(KINDS, numbers[:len(KINDS)], strict=True)), numbers[-1] > 0
+
+
+def events_of(data):
+    """The events of a file for TensorBoard, without speeds, and without the time and the checksum of each."""
+    found = []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        if len(data) < 16 + size:
+            raise ValueError("an event is cut short")
+        event = data[12 + 9:12 + size]
+        found += [event] if b"train/images_s" not in event else []
+        data = data[16 + size:]
+    return found
+
+
+def without_times(value):
+    if isinstance(value, list):
+        return [without_times(each) for each in value]
+    if isinstance(value, dict):
+        return {key: without_times(each) for key, each in value.items() if key not in ("seconds", "images_s")}
+    return value
+
+
+def comparable(path, folder):
+    """What must be the same in two runs of a command in different folders; None if nothing of the file."""
+    if path.name == "environment.json" or path.suffix == ".log":
+        return None
+    data = path.read_bytes().replace(os.fsencode(folder), b"FOLDER")
+    if ".tfevents." in path.name:
+        return events_of(data)
+    if path.suffix == ".jsonl":
+        return [without_times(json.loads(line)) for line in data.splitlines()]
+    if path.suffix == ".json":
+        return without_times(json.loads(data))
+    if path.suffix == ".toml":
+        return [line for line in data.splitlines() if not line.startswith(b"workers = ")]
+    if path.suffix in (".md", ".tex", ".csv", ".html"):
+        return re.sub(rb"[\d.]+ (min|s|ms|seconds?)\b", b"TIME", data)
+    return data
+
+
+def tree(folder):
+    """What is to be compared of all files below a folder, by their relative paths."""
+    result = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            try:
+                result[str(path.relative_to(folder))] = comparable(path, folder)
+            except (ValueError, struct.error) as error:
+                result[str(path.relative_to(folder))] = f"unreadable: {error}"
+    return result
+
+
+def difference(expected, found, ignored=()):
+    """How a tree differs from another one, in words; None if it does not."""
+    for name in sorted({*expected, *found} - {*ignored}):
+        if name not in found:
+            return f"{name} is missing"
+        if name not in expected:
+            return f"{name} is too many"
+        if expected[name] != found[name]:
+            return f"{name} differs" + (f": {found[name]}" if isinstance(found[name], str) else "")
+    return None
+
+
+def interleaved(groups, rng):
+    """The elements of the groups in random order, one of each group in turn."""
+    groups = rng.sample([rng.sample(group, len(group)) for group in groups], len(groups))
+    return [group[i] for i in range(max(map(len, groups), default=0)) for group in groups if i < len(group)]
 
 
 def peak_memory(command, **options):
@@ -136,9 +238,11 @@ def environment(**changes):
     return result
 
 
-def arguments(text):
+def arguments(text, library=False):
     parser = argparse.ArgumentParser(description=text)
     parser.add_argument("tpgm", type=Path)
+    if library:
+        parser.add_argument("library", type=Path, help="the library that is built from faults.cpp")
     parser.add_argument("--minutes", type=float, help="end after so long")
     parser.add_argument("--trials", type=int, help="end after so many, however long they take")
     parser.add_argument("--seed", type=int, default=0)
@@ -169,7 +273,7 @@ class Campaign:
             return
         self.failures[kind] += 1
         print(f"FAIL {self.name} {number} {kind}: {problem}\n  {' '.join(map(str, command))}", flush=True)
-        if outcome is not None:
+        if outcome is not None and outcome.status != 0:
             print("  " + outcome.errors.decode("utf-8", "replace")[-600:].strip(), flush=True)
 
     def run_all(self, trial):

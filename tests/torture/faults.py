@@ -1,0 +1,182 @@
+"""Failing calls: python3 faults.py path/to/tpgm path/to/libtorture-faults.so --minutes M --seed S
+
+Runs each command once to count the calls by which it uses files, and then again and again, and lets one call fail (or all
+from one on), or read or write fewer bytes. A command must either succeed with the same files as without the fault, or exit
+with 1 and one line that names the file; then each file that it writes is complete, what it was before, or absent, and the
+same command (of a run: the one that resumes it) makes what was missing. Calls that are interrupted or do less than they
+were asked to must not matter. Trial N of a seed is always the same; --only N repeats it.
+"""
+
+import random
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import hostile
+from hostile import MODEL
+
+CANNOT_FAIL = ("EINTR", "short")
+FAULTS = {
+    "create": ("EIO", "ENOSPC", "EMFILE", "EINTR"), "unnamed": ("EIO", "ENOSPC", "EMFILE", "EINTR", "EOPNOTSUPP"),
+    "write": ("EIO", "ENOSPC", "EINTR", "short"), "pwrite": ("EIO", "ENOSPC", "EDQUOT", "EINTR", "short"),
+    "fsync": ("EIO", "ENOSPC", "EINTR"), "link": ("EIO", "ENOSPC"), "rename": ("EIO", "ENOSPC"),
+    "allocate": ("EIO", "ENOSPC", "EINTR", "EOPNOTSUPP"), "truncate": ("EIO", "EINTR"), "unlink": ("EIO", "EROFS"),
+    "mkdir": ("EIO", "ENOSPC"), "open": ("EIO", "EMFILE", "EINTR"), "read": ("EIO", "EINTR", "short"), "readdir": ("EIO",),
+    "mmap": ("ENOMEM",), "close": ("EIO", "EINTR"),
+}
+LOGS = ("log.jsonl", "summary.csv", "events.out.tfevents.0.tpgm")
+
+
+class Command:
+    def __init__(self, name, words, old=(), before=None, resume=None):
+        """`old`: outputs that may be there before. `before`: a folder to copy into the folder of the trial first."""
+        self.name, self.words, self.old, self.before = name, words, old, before
+        self.resume = resume  # instead of the same command, if there is a recipe
+
+
+class Faults:
+    def __init__(self, options, scratch):
+        self.options, self.scratch = options, scratch
+        self.base = scratch / "base"
+        data, tpgm = self.base / "data", options.tpgm
+        hostile.make_data(data, counts=(10, 3))
+        self.spoiler = hostile.Spoiler(options.library, scratch)
+        train = [tpgm, "train", "--model", MODEL, "--data-dir", data, "--train", "home", "--test", "home,away", "--epochs", "1",
+                 "--batch-size", "8", "--lr", "0.01", "--workers", "1", "--device", "cpu", "--log-every", "1",
+                 "--checkpoint-every", "2"]
+        resume = [tpgm, "train", "--resume", "run"]
+        before, tuned = self.base / "before", self.base / "tuned"
+        self.must_run([*train, "--epochs", "0", "-o", before])
+        self.must_run([*train[:2], "--checkpoint", before, "--head", "checkpoint", *train[4:], "--epochs", "2", "-o", tuned])
+        stopped = self.base / "stopped"
+        stopped.mkdir()
+        self.spoiler.run([*train, "--method", "tpgm", "-o", "run"], 600, "rename:4:after", folder=stopped)
+        if not (stopped / "run" / "resume.safetensors").exists():
+            raise SystemExit("faults.py: the run was not stopped")
+        self.commands = [
+            Command("train", [*train, "--method", "tpgm", "-o", "run"], resume=resume),
+            Command("train --resume", resume, before=stopped, resume=resume),
+            Command("train --sweep", [*train, "--sweep", "lr=1e-2,1e-3", "-o", "run"]),
+            Command("wise", [tpgm, "wise", before, tuned, "-o", "half.safetensors"], ("half.safetensors",)),
+            Command("wise, shards", [tpgm, "wise", before, tuned, "--shard-size", "8KB", "-o", "half.safetensors"]),
+            Command("convert", [tpgm, "convert", tuned, "--dtype", "bf16", "-o", "small.safetensors"], ("small.safetensors",)),
+            Command("predict", [tpgm, "predict", "--checkpoint", tuned, "--data-dir", data, "-o", "p.safetensors", "--workers",
+                                "1", "--device", "cpu"], ("p.safetensors", "p.csv")),
+            Command("report", [tpgm, "report", before, tuned, "-o", "page.html"], ("page.html",)),
+            Command("data shards", [tpgm, "data", "shards", data, "-o", "shards"]),
+            Command("data split", [tpgm, "data", "split", data, "--train", "home", "-o", "lists"]),
+            Command("project", [tpgm, "project", "--anchor", before, "--checkpoint", tuned, "--radius-data", data, "--part",
+                                "home/test", "--radius-steps", "3", "--workers", "1", "--device", "cpu", "-o", "near.safetensors"],
+                    ("near.safetensors",)),
+            Command("eval --per-class", [tpgm, "eval", before, tuned, "--fresh", "--workers", "1", "--csv", "table.csv",
+                                         "--per-class", "classes.csv"], ("table.csv", "classes.csv")),
+        ]
+        self.whole, self.points = {}, {}
+        for command in self.commands:
+            folder = self.begin(command, scratch / "whole" / command.name)
+            outcome, counts, _ = self.spoiler.run(command.words, 600, folder=folder)
+            if outcome.status != 0:
+                raise SystemExit(f"faults.py: {command.name} failed: {outcome.errors.decode()}")
+            self.whole[command.name] = hostile.tree(folder)
+            groups = [[f"{kind}:{n}{more}:{fault}" for n in range(1, counts[kind] + 1)
+                       for more in (("",) if fault == "EINTR" else ("", "+"))]
+                      for kind in hostile.KINDS if counts[kind] for fault in FAULTS[kind]]
+            self.points[command.name] = hostile.interleaved(groups, random.Random(f"{options.seed} {command.name}"))
+
+    def must_run(self, words):
+        outcome = hostile.run(words, 600, environment=hostile.environment())
+        if outcome.status != 0:
+            raise SystemExit(f"faults.py: {outcome.errors.decode()}")
+
+    @staticmethod
+    def begin(command, folder):
+        if command.before:
+            shutil.copytree(command.before, folder)
+        else:
+            folder.mkdir(parents=True)
+        return folder
+
+    def wrong_message(self, command, fault, outcome):
+        kind, _, what = fault.split(":")
+        if what in CANNOT_FAIL:
+            return f"{what} is not an error"
+        text = outcome.errors.decode("utf-8", "replace").strip().splitlines()[-1]
+        if not re.search(r"'[^']*\w[./]\w[^']*'|'run'|'lists|'shards|\brun/", text):
+            return "the message names no file"
+        if what in ("ENOSPC", "EDQUOT") and kind != "mkdir":
+            if not re.search(r"the file takes .*\bfree\b", text):
+                return "the message does not say how much room is needed"
+            if not re.search(r"intact|no part of it", text):
+                return "the message does not say what is intact"
+            if command.name.startswith("train") and "sweep" not in command.name and "tpgm train " not in text:
+                return "the message has no command to continue with"
+        return None
+
+    def wrong_files(self, command, kind, before, folder):
+        """After an error: each file is complete, or what it was."""
+        whole = self.whole[command.name]
+        for name, content in hostile.tree(folder).items():
+            path = folder / name
+            if content == before.get(name) or content == whole.get(name):
+                continue
+            if path.suffix == ".tmp" or ".partial" in name:
+                if kind not in ("unlink", "open", "readdir"):
+                    return f"{name} is left behind"
+            elif path.name in LOGS or name.endswith(".log"):
+                continue  # the resumed run cuts or continues it
+            elif path.suffix == ".safetensors" and "run" in path.parts:  # of an earlier epoch
+                outcome = hostile.run([self.options.tpgm, "inspect", path], self.options.limit)
+                if outcome.status != 0:
+                    return f"{name} cannot be read: {outcome.errors.decode()}"
+            elif not (path.name == "radii.json" and not isinstance(content, str)):
+                return f"{name} is neither complete nor what it was"
+        return None
+
+    def trial(self, number):
+        command = self.commands[number % len(self.commands)]
+        points = self.points[command.name]
+        fault = points[number // len(self.commands) % len(points)]
+        kind, _, what = fault.split(":")
+        rng = random.Random(f"{self.options.seed} {number}")
+        folder = self.begin(command, self.scratch / f"trial-{number}")
+        for name in command.old if rng.random() < 0.5 else ():
+            (folder / name).write_text("old")
+        before = hostile.tree(folder)
+        words = command.words
+        outcome, _, _ = self.spoiler.run(words, self.options.limit, fault, folder=folder)
+        problem = outcome.problem()
+        if problem is None and outcome.status != 0:
+            problem = self.wrong_message(command, fault, outcome) or self.wrong_files(command, kind, before, folder)
+            if problem is None:
+                if command.resume and (folder / "run" / "recipe.toml").exists():
+                    words = command.resume
+                outcome = hostile.run(words, self.options.limit, environment=hostile.environment(), folder=folder)
+                problem = outcome.problem(0)
+                problem = problem and f"then {problem}"
+        if problem is None:
+            # What could not be deleted stays, and the next command deletes it.
+            stays = ["run/resume.safetensors"] if kind == "unlink" else []
+            problem = hostile.difference(self.whole[command.name], hostile.tree(folder), stays)
+        if self.options.only is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        problem = problem and f"{problem} [{fault}]"
+        return [(f"{command.name}: {kind} {what}", problem, words, outcome)]
+
+
+def main():
+    options = hostile.arguments(__doc__, library=True)
+    campaign = hostile.Campaign("faults", options)
+    scratch = Path(tempfile.mkdtemp(prefix="tpgm-torture-faults-")).resolve()
+    try:
+        campaign.run_all(Faults(options, scratch).trial)
+    finally:
+        if options.only is None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        else:
+            print(scratch)
+    campaign.finish()
+
+
+if __name__ == "__main__":
+    main()
