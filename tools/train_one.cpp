@@ -65,13 +65,6 @@ int train_one(const TrainOptions& options, Start start, bool json) {
   Setup setup = prepare_run(options, start == Start::kResume ? DataUse::kOlderRun : DataUse::kNewRun);
   for (const auto& note : setup.notes) say_line("train", note);
   for (const auto& note : setup.data.notes) say_line("train", note);
-  if (!folder)
-    folder.emplace(RunFolder::create(path, setup.options, RunEnvironment::here(setup.device, command_line()),
-                                     overwrite));
-  if (starts_over)
-    say_line("train",
-             fmt::format("the run in '{}' ended before it saved anything; it starts over", path.string()));
-
   TrainResult result;
   {
     Progress status;
@@ -85,15 +78,21 @@ int train_one(const TrainOptions& options, Start start, bool json) {
       if (status.due()) status.show(fmt::format("{}, {} left", to_text(at), duration_text(at.seconds_left)));
     };
     try {
+      if (!folder)
+        folder.emplace(RunFolder::create(path, setup.options,
+                                         RunEnvironment::here(setup.device, command_line()), overwrite));
+      if (starts_over)
+        say_line("train", fmt::format("the run in '{}' ended before it saved anything; it starts over",
+                                      path.string()));
       Trainer trainer(setup, &*folder, callbacks);
       result = trainer.run();
     } catch (const WriteError& error) {
       const bool saved = fs::exists(state_of(path));
       throw std::runtime_error(
-          fmt::format("{}. {}: tpgm train --resume {}", error_text(error),
+          fmt::format("{}. {}: {}", error_text(error),
                       saved ? "What the run saved is intact; make room and resume it with"
                             : "The run had not saved anything yet; make room and begin it again with",
-                      shell_word(path.string())));
+                      is_run(path) ? "tpgm train --resume " + shell_word(path.string()) : command_line()));
     }
   }
   if (!result.finished) {

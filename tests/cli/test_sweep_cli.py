@@ -15,6 +15,7 @@ from pathlib import Path
 
 import test_cli
 from test_models_cli import ModelsCommand
+from test_train_cli import temporary
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "resnet:layers=1-1,width=8,block=basic,stem=small,image_size=32"
@@ -211,6 +212,18 @@ class Interrupted(SweepCommand):
 
     def test_killed(self):
         self.stopped_and_gone_on_with(signal.SIGKILL)
+
+    def test_what_kills_left_behind_is_removed(self):
+        command = self.arguments("--sweep", "lr=1e-3,1e-2", epochs=1)
+        self.run_ok(*command)
+        before = sorted(self.out.rglob("*"))
+        with subprocess.Popen(["true"]) as process:
+            process.wait()
+        (self.out / temporary(process.pid, 0)).write_text("half a recipe")
+        (self.out / "lr=1e-2,seed=0" / temporary(process.pid, 1)).write_text("half a result")
+        (self.out / "lr=1e-2,seed=0" / "resume.safetensors").write_text("of a run that is finished")
+        self.run_ok(*command)
+        self.assertEqual(sorted(self.out.rglob("*")), before)
 
     def test_two_at_once_share_the_runs(self):
         command = self.arguments("--sweep", "lr=1e-3,1e-2", "--seeds", "0,1", epochs=10)

@@ -81,6 +81,35 @@ TEST_F(Files, OfTextAreRegularAndNotHuge) {
   EXPECT_EQ(read_text(folder_ / "huge"), "text");
   fs::resize_file(folder_ / "huge", uintmax_t{1} << 33);  // takes no room on the disk
   EXPECT_EQ(read_text(folder_ / "huge"), std::nullopt);
+  EXPECT_EQ(read_text(folder_ / "nothing"), std::nullopt);
+}
+
+TEST_F(Files, ThatCannotBeReadAreNotTakenForEmptyOnes) {
+  EXPECT_NE(test::error_of([] {
+              read_text("/proc/self/mem");
+            }).find("cannot read '/proc/self/mem': Input/output error"),
+            std::string::npos);
+}
+
+TEST_F(Files, AreWrittenAgainAfterAnInterruption) {
+  int calls = 0;
+  const auto call = [&] {
+    errno = ++calls < 3 ? EINTR : EIO;
+    return calls < 4 ? -1 : 0;
+  };
+  EXPECT_EQ(uninterrupted(call), -1);
+  EXPECT_EQ(calls, 3);
+  EXPECT_EQ(uninterrupted(call), 0);
+}
+
+TEST_F(Files, SayHowMuchRoomTheyNeed) {
+  EXPECT_EQ(room_text(EIO, folder_ / "x", 5), "");
+  const auto full = room_text(ENOSPC, folder_ / "x", 5);
+  EXPECT_TRUE(full.starts_with(" (the file takes 5 ") && full.ends_with(" free)")) << full;
+  EXPECT_TRUE(
+      room_text(ENOSPC, "x", 0).starts_with(" (there is no room for another file, and the disk has "));
+  EXPECT_EQ(room_text(EDQUOT, folder_ / "x", 0),
+            " (there is no room for another file, and the quota leaves less free)");
 }
 
 }  // namespace

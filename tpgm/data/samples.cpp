@@ -15,6 +15,7 @@
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/data/formats/format.h"
+#include "tpgm/io/file.h"
 
 namespace tpgm {
 namespace {
@@ -38,7 +39,8 @@ struct Descriptor {
 // `size` bytes from `offset`, or the whole file.
 std::string read_file(const std::filesystem::path& path, const Samples::Extent* extent) {
   // O_NONBLOCK: a pipe must not keep us waiting.
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  const Descriptor file{
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); })};
   if (file.value < 0) {
     const int reason = errno;
     throw Malformed{std::strerror(reason), reason == ENOENT ? "was it moved or deleted?" : "can it be read?"};

@@ -12,8 +12,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -39,10 +37,22 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 }  // namespace
 
+std::string room_text(int error, const fs::path& file, size_t needed) {
+  if (error != ENOSPC && error != EDQUOT) return "";
+  const std::string takes =
+      needed > 0 ? "the file takes " + bytes_text(needed) : "there is no room for another file";
+  if (error == EDQUOT) return fmt::format(" ({}, and the quota leaves less free)", takes);
+  std::error_code failed;
+  const auto space = fs::space(file.has_parent_path() ? file.parent_path() : ".", failed);
+  return failed ? fmt::format(" ({})", takes)
+                : fmt::format(" ({}, and the disk has {} free)", takes, bytes_text(space.available));
+}
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const std::string shown = printable(path.string(), kMaxPath);
   // O_NONBLOCK, because opening a pipe without a writer would block.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int descriptor =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   TORCH_CHECK(descriptor >= 0, "[MappedFile] cannot open '", shown, "': ", error_text(errno));
   struct stat status {};
   const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -71,14 +81,17 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)), fol
               "': it is a folder; name a file");
   // A file without a name can be given one only through /proc.
   if (::access(kDescriptors.c_str(), X_OK) == 0) {
-    descriptor_ = ::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    descriptor_ =
+        uninterrupted([&] { return ::open(folder_.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666); });
   }
   if (descriptor_ < 0) {
     with_temporary_name([&](const char* name) {
-      descriptor_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      descriptor_ =
+          uninterrupted([&] { return ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
       return descriptor_ >= 0;
     });
   }
+  if (descriptor_ < 0 && (errno == ENOSPC || errno == EDQUOT)) fail("write");
   TORCH_CHECK(descriptor_ >= 0, "[AtomicFile] cannot write '", path_.string(), "': ", error_text(errno),
               "; is '", folder_.string(), "' a folder you may write to?");
 }
@@ -101,8 +114,9 @@ bool AtomicFile::with_temporary_name(const Make& make) {
 
 void AtomicFile::reserve(size_t size) {
   needed_ = std::max(needed_, size);
-  if (size == 0 || ::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)) == 0) return;
-  if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) fail("write");
+  if (size == 0) return;
+  const int result = uninterrupted([&] { return ::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)); });
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("write");
 }
 
 void AtomicFile::write(const void* data, size_t size) {
@@ -135,7 +149,7 @@ void AtomicFile::write_at(size_t offset, const void* data, size_t size) {
 
 void AtomicFile::prepare() {
   if (prepared_) return;
-  if (::fsync(descriptor_) != 0) fail("sync");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail("sync");
   if (temporary_.empty()) {
     const std::string nameless = kDescriptors + std::to_string(descriptor_);
     if (!with_temporary_name([&](const char* name) {
@@ -144,7 +158,8 @@ void AtomicFile::prepare() {
       fail("name");
     }
   }
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail("close");
+  // An interrupted close() has closed it.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail("close");
   prepared_ = true;
 }
 
@@ -154,9 +169,10 @@ void AtomicFile::commit() {
   temporary_.clear();
   // This makes the new name durable. Errors are ignored: some file systems cannot sync a folder, some folders
   // may be written but not opened, and the file is complete in any case.
-  const int folder = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder =
+      uninterrupted([&] { return ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (folder < 0) return;
-  const int error = ::fsync(folder) == 0 ? 0 : errno;
+  const int error = uninterrupted([&] { return ::fsync(folder); }) == 0 ? 0 : errno;
   ::close(folder);
   errno = error;
   if (error != 0 && error != EINVAL && error != ENOTSUP) fail("sync the folder of", /*replaced=*/true);
@@ -164,17 +180,12 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* what, bool replaced) const {
   const int number = errno;
-  std::string text = fmt::format("cannot {} '{}': {}", what, path_.string(), error_text(number));
   std::error_code error;
-  const auto space = fs::space(folder_, error);
-  if ((number == ENOSPC || number == EDQUOT) && !error)
-    text +=
-        fmt::format(" (the file takes {}, {} free)", needed_ > 0 ? bytes_text(needed_) : "more than there is",
-                    number == EDQUOT ? "and the quota leaves less"
-                                     : fmt::format("and the disk has {}", bytes_text(space.available)));
-  if (!replaced)
-    text +=
-        fs::exists(path_, error) ? "; the file that was there is intact" : "; no part of it was left behind";
+  const char* left = replaced                   ? "the file is there and intact"
+                     : fs::exists(path_, error) ? "the file that was there is intact"
+                                                : "no part of it was left behind";
+  const std::string text = fmt::format("cannot {} '{}': {}{}; {}", what, path_.string(), error_text(number),
+                                       room_text(number, path_, needed_), left);
   throw WriteError("[AtomicFile] " + text);
 }
 
@@ -190,11 +201,18 @@ std::optional<std::string> read_text(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kLargest || error)
     return std::nullopt;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return std::nullopt;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
+  const int descriptor =
+      uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  if (descriptor < 0 && errno == ENOENT) return std::nullopt;
+  std::string text;
+  ssize_t count = descriptor < 0 ? -1 : 1;
+  for (std::string part(size_t{1} << 16, '\0'); count > 0; text.append(part, 0, std::max<ssize_t>(count, 0)))
+    count = uninterrupted([&] { return ::read(descriptor, part.data(), part.size()); });
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  TORCH_CHECK(count == 0, "[read_text] cannot read '", printable(path.string(), kMaxPath),
+              "': ", error_text(reason));
+  return text;
 }
 
 bool is_leftover(const fs::path& file) {

@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -17,6 +18,19 @@ namespace tpgm {
 struct WriteError : c10::Error {
   using c10::Error::Error;
 };
+
+/// Repeats a system call while signals interrupt it. Some file systems interrupt open() and fsync(), too.
+template <typename Call>
+auto uninterrupted(const Call& call) {
+  for (;;) {
+    const auto result = call();
+    if (result != -1 || errno != EINTR) return result;
+  }
+}
+
+/// " (the file takes 2.1 MB, and the disk has 64.0 kB free)" if the errno `error` says that the disk or the quota is
+/// full, and else nothing. `needed`: bytes; 0 if there is no room for any other file.
+std::string room_text(int error, const std::filesystem::path& file, size_t needed);
 
 /// A regular file mapped into memory. Pages are read at their first access. Writing to them changes only this
 /// mapping, never the file.
@@ -84,7 +98,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// The content of a file; no value if it cannot be read.
+/// The content of a file; no value if there is none, if it is not a regular file, or if it has more than 1 GiB. Throws
+/// if it cannot be read.
 std::optional<std::string> read_text(const std::filesystem::path& path);
 /// Writes `text` to `path`, complete or not at all.
 void write_file(const std::filesystem::path& path, std::string_view text);

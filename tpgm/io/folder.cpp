@@ -44,7 +44,7 @@ void AtomicFolder::commit() {
   std::error_code error;
   fs::rename(partial_, path_, error);
   TORCH_CHECK(!error, "[AtomicFolder] cannot rename '", partial_.string(), "' to '", path_.string(),
-              "': ", error.message());
+              "': ", error.message(), "; no part of it was left behind");
   committed_ = true;
 }
 

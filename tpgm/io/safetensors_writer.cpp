@@ -204,7 +204,12 @@ void SafetensorsWriter::commit() {
   Impl& impl = *impl_;
   prepare();
   // First, so that no index refers to a mix of old and new shards.
-  if (!impl.index.empty()) std::filesystem::remove(impl.index);
+  if (!impl.index.empty()) {
+    std::error_code error;
+    std::filesystem::remove(impl.index, error);
+    TORCH_CHECK(!error, "[SafetensorsWriter] cannot delete '", impl.index.string(), "': ", error.message(),
+                "; the files that were there are intact");
+  }
   for (auto& shard : impl.shards) shard.file->commit();
   if (impl.index_file) impl.index_file->commit();
 }

@@ -215,6 +215,7 @@ std::string long_csv(const PaperComparison& comparison) {
 void write_tables(const PaperComparison& comparison, const std::filesystem::path& folder,
                   const std::string& command) {
   const auto table = to_table(comparison);
+  remove_leftovers(folder);
   write_file(folder / "table.md", markdown(comparison, table, command));
   write_file(folder / "table.tex", fmt::format("% {}\n{}", command, to_latex(table)));
   write_file(folder / "table.csv", long_csv(comparison));

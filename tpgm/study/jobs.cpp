@@ -22,6 +22,7 @@
 
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/study/run_folder.h"
 #include "tpgm/train/progress.h"
 #include "tpgm/train/recipe.h"
 #include "tpgm/train/test_paths.h"
@@ -77,8 +78,17 @@ std::string last_line(const fs::path& file, const std::string& prefix) {
   for (std::string line; std::getline(stream, line);) {
     if (line.find_first_not_of(" \r") != std::string::npos) last = line;
   }
+  if (last.empty()) return "it printed nothing that can be read";
   if (last.starts_with(prefix)) last.erase(0, prefix.size());
   return printable(last, 1024);
+}
+
+// Removes what a process left behind that was killed at the very end of the run.
+void clean_up(const fs::path& run) {
+  try {
+    RunFolder::clean_up(run);
+  } catch (const c10::Error&) {  // another process is at work in it, and cleans up itself
+  }
 }
 
 class Runner {
@@ -90,13 +100,17 @@ class Runner {
         context_(context),
         seconds_(context.seconds_before),
         timed_(context.work_before) {
+    std::set<fs::path> folders;
     for (const auto& job : jobs_) {
       check_folder(job);
+      folders.insert(fs::path(job.settings.at("output")).parent_path());
       results_.push_back({job, read_result(job.settings.at("output")), ""});
     }
+    for (const auto& folder : folders) remove_leftovers(folder);
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (results_[i].result) {
         note_seconds(jobs_[i], *results_[i].result);
+        clean_up(jobs_[i].settings.at("output"));
       } else {
         waiting_.push_back(i);
       }
@@ -147,9 +161,10 @@ class Runner {
     const fs::path folder = job.settings.at("output"), log = beside(job, ".log");
     std::error_code error;
     fs::create_directories(folder.parent_path(), error);
-    const int descriptor = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    const int descriptor =
+        uninterrupted([&] { return ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666); });
     TORCH_CHECK(descriptor >= 0, "[run_jobs] cannot write '", log.string(), "': ", std::strerror(errno),
-                "; take another `output`");
+                room_text(errno, log, 0), "; make room, or take another `output`");
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor);
       if (elsewhere_.insert(index).second) say(job.name + " is being made by another process");

@@ -40,22 +40,26 @@ class AppendedFile {
  public:
   AppendedFile(fs::path path, int64_t size) : path_(std::move(path)) {
     // O_NONBLOCK, because opening a pipe without a reader would block.
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+    const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
+    descriptor_ = uninterrupted([&] { return ::open(path_.c_str(), flags, 0666); });
     // After a power cut it may be shorter than it was.
-    TORCH_CHECK(descriptor_ >= 0 && ::ftruncate(descriptor_, std::min(size, this->size())) == 0,
-                "[RunFolder] cannot write '", path_.string(), "': ", std::strerror(errno));
+    if (descriptor_ < 0 || !cut(std::min(size, this->size()))) fail(0);
   }
   ~AppendedFile() { ::close(descriptor_); }
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
   void write(std::string_view text) {
+    const int64_t before = size();
+    const size_t needed = static_cast<size_t>(before) + text.size();
     while (!text.empty()) {
-      const auto written = ::write(descriptor_, text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0)
-        throw WriteError(
-            fmt::format("[RunFolder] cannot write '{}': {}", path_.string(), std::strerror(errno)));
+      const auto written = uninterrupted([&] { return ::write(descriptor_, text.data(), text.size()); });
+      if (written <= 0) {
+        const int error = errno;
+        cut(before);
+        errno = error;
+        fail(needed);
+      }
       text.remove_prefix(static_cast<size_t>(written));
     }
   }
@@ -65,6 +69,15 @@ class AppendedFile {
   }
 
  private:
+  bool cut(int64_t size) {
+    return uninterrupted([&] { return ::ftruncate(descriptor_, size); }) == 0;
+  }
+  [[noreturn]] void fail(size_t needed) const {
+    const int error = errno;
+    throw WriteError(fmt::format("[RunFolder] cannot write '{}': {}{}; what was in it is intact",
+                                 path_.string(), std::strerror(error), room_text(error, path_, needed)));
+  }
+
   fs::path path_;
   int descriptor_ = -1;
 };
@@ -115,7 +128,8 @@ void remove_files(const fs::path& run) {
 // Two processes must not write to one run. Goes with the process, however that ends.
 class FolderLock {
  public:
-  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit FolderLock(const fs::path& folder)
+      : descriptor_(uninterrupted([&] { return ::open(folder.c_str(), O_RDONLY | O_CLOEXEC); })) {
     TORCH_CHECK(descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0,
                 "another process is at work in '", folder.string(), "'");
   }

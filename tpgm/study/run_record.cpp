@@ -95,14 +95,10 @@ fs::path predictions_of(const fs::path& run) { return run / "predictions.safeten
 std::string weights_fingerprint(const fs::path& run) {
   std::error_code ignored;
   if (!fs::exists(weights_of(run), ignored)) return "";
-  try {
-    const MappedFile file(weights_of(run));
-    Fingerprint fingerprint;
-    fingerprint.add(file.bytes());
-    return fingerprint.text();
-  } catch (const c10::Error&) {
-    return "";
-  }
+  const MappedFile file(weights_of(run));
+  Fingerprint fingerprint;
+  fingerprint.add(file.bytes());
+  return fingerprint.text();
 }
 
 bool is_run(const fs::path& path) {

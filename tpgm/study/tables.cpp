@@ -164,6 +164,7 @@ PaperTable load_table(const fs::path& folder, const std::string& name) try {
     for (size_t i = 2; i < fields.size(); ++i) row.numbers.push_back(parse_cell(fields[i], where));
     table.rows.push_back(std::move(row));
   }
+  TORCH_CHECK(!stream.bad(), "cannot read '", file.string(), "'");
   TORCH_CHECK(!table.rows.empty(), "'", file.string(), "' has no rows");
   return table;
 } catch (...) {

@@ -110,12 +110,16 @@ EventFile::EventFile(const std::filesystem::path& path, int64_t size, std::optio
     : path_(path), size_(size) {
   TORCH_CHECK(size >= 0, "[EventFile] '", path.string(), "' cannot be cut to ", size,
               " bytes; give what flush() returned");
-  descriptor_ =
-      ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | (size == 0 ? O_CREAT | O_TRUNC : 0), 0666);
+  const int flags = O_WRONLY | O_CLOEXEC | O_NONBLOCK | (size == 0 ? O_CREAT | O_TRUNC : 0);
+  descriptor_ = uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
   const auto check = [&](bool good) {
     if (good) return;
-    const std::string why = std::strerror(errno);
+    const int error = errno;
+    const std::string why = std::strerror(error);
     if (descriptor_ >= 0) ::close(descriptor_);
+    const std::string room = room_text(error, path, 0);
+    if (!room.empty())
+      throw WriteError(fmt::format("[EventFile] cannot write '{}': {}{}", path.string(), why, room));
     TORCH_CHECK(false, "[EventFile] cannot open '", path.string(), "' to write to: ", why,
                 size == 0 ? "; is its folder there, and yours?" : "; to append to it it must exist");
   };
@@ -133,7 +137,7 @@ EventFile::EventFile(const std::filesystem::path& path, int64_t size, std::optio
                 " bytes and cannot be continued from byte ", size,
                 ": it was shortened or replaced since. Put it back, or begin a new one with size 0");
   }
-  check(::ftruncate(descriptor_, size) == 0);
+  check(uninterrupted([&] { return ::ftruncate(descriptor_, size); }) == 0);
 }
 
 EventFile::~EventFile() {
@@ -185,7 +189,10 @@ void EventFile::histogram(const std::string& tag, const std::vector<double>& val
 
 int64_t EventFile::flush() {
   if (!try_flush()) {
-    throw WriteError(fmt::format("[EventFile] cannot write '{}': {}", path_.string(), std::strerror(errno)));
+    const int error = errno;
+    throw WriteError(fmt::format("[EventFile] cannot write '{}': {}{}; what was in it is intact",
+                                 path_.string(), std::strerror(error),
+                                 room_text(error, path_, static_cast<size_t>(size_) + waiting_.size())));
   }
   return size_;
 }

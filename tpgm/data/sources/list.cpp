@@ -157,6 +157,7 @@ bool is_image_list(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMaxPath + 64, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  TORCH_CHECK(!stream.bad(), "cannot read '", printable(file.string(), kMaxPath), "'");
   text.resize(static_cast<size_t>(stream.gcount()));
   const std::string_view first = without_byte_order_mark(text);
   const Line line = parse_line(first.substr(0, first.find('\n')));
