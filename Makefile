@@ -4,7 +4,7 @@ CLANG_FORMAT ?= .venv/bin/clang-format
 FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo bench docs format format-check test-gpu sanitize fuzz install-check clean
+.PHONY: help build test torture demo bench docs format format-check test-gpu sanitize fuzz install-check clean
 
 help:  ## this list
 	@echo 'make <target> [JOBS=$(JOBS)]'
@@ -19,6 +19,12 @@ build: build/build.ninja  ## the library, the command build/bin/tpgm, the exampl
 test: build  ## every test (those for a GPU are skipped without one), and the directions of the includes
 	scripts/check_includes
 	ctest --preset release -j $(JOBS)
+
+MINUTES ?= 30
+
+torture: build/build.ninja  ## kills, failing calls, damaged files and starved machines, MINUTES=30 in all
+	cmake --build --preset release -j $(JOBS) --target tpgm_command torture-faults
+	tests/torture/run build/bin/tpgm build/tests/libtorture-faults.so --minutes $(MINUTES)
 
 demo: build/build.ninja  ## the methods side by side on the built-in data: a table and build/demo/report.html
 	cmake --build --preset release -j $(JOBS) --target tpgm_command

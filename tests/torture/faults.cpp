@@ -25,15 +25,31 @@
 
 namespace {
 
-// `create` opens a file for writing, `unnamed` creates one without a name. `change` stands for all kinds from
-// `create` to `mkdir`, which change files.
+// `create` opens a file for writing, `unnamed` creates one without a name, `list` opens or reads a folder. `change`
+// stands for all kinds from `create` to `mkdir`, which change files.
 enum Kind {
-  kCreate, kUnnamed, kWrite, kPwrite, kSync, kLink, kRename, kAllocate, kTruncate, kUnlink, kMkdir,
-  kOpen, kRead, kReaddir, kMap, kClose, kChange, kKindCount
+  kCreate,
+  kUnnamed,
+  kWrite,
+  kPwrite,
+  kSync,
+  kLink,
+  kRename,
+  kAllocate,
+  kTruncate,
+  kUnlink,
+  kMkdir,
+  kOpen,
+  kRead,
+  kList,
+  kMap,
+  kClose,
+  kChange,
+  kKindCount
 };
-constexpr const char* kKinds[kKindCount] = {"create",   "unnamed",  "write",  "pwrite", "fsync", "link",
-                                            "rename",   "allocate", "truncate", "unlink", "mkdir", "open",
-                                            "read",     "readdir",  "mmap",   "close",  "change"};
+constexpr const char* kKinds[kKindCount] = {"create", "unnamed",  "write",    "pwrite", "fsync", "link",
+                                            "rename", "allocate", "truncate", "unlink", "mkdir", "open",
+                                            "read",   "list",     "mmap",     "close",  "change"};
 constexpr struct {
   const char* name;
   int number;
@@ -87,7 +103,8 @@ __attribute__((constructor)) void begin() {
   const char *place = getenv("TPGM_FAULT_FOLDER"), *shared = getenv("TPGM_FAULT_COUNTS");
   if (place == nullptr || shared == nullptr || strlen(place) >= sizeof folder) return;
   const int file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, shared, O_RDWR | O_CLOEXEC));
-  const long map = file < 0 ? -1 : syscall(SYS_mmap, nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const long map =
+      file < 0 ? -1 : syscall(SYS_mmap, nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (map == -1) refuse("TPGM_FAULT_COUNTS cannot be mapped\n");
   syscall(SYS_close, file);
   if (const char* text = getenv("TPGM_FAULT")) parse(text);
@@ -144,9 +161,12 @@ auto hidden(const char* name, Result (*)(Args...)) {
 template <typename Result>
 Result failed(int error) {
   errno = error;
-  if constexpr (std::is_same_v<Result, void*>) return MAP_FAILED;
-  else if constexpr (std::is_pointer_v<Result>) return nullptr;
-  else return -1;
+  if constexpr (std::is_same_v<Result, void*>)
+    return MAP_FAILED;
+  else if constexpr (std::is_pointer_v<Result>)
+    return nullptr;
+  else
+    return -1;
 }
 
 // Calls `real`, unless the call is counted and to fail.
@@ -171,6 +191,7 @@ ssize_t transfer(int kind, ssize_t (*real)(Params...), int file, Data* data, siz
 
 int kind_of_open(int flags) {
   if ((flags & O_TMPFILE) == O_TMPFILE) return kUnnamed;
+  if ((flags & O_DIRECTORY) != 0) return kList;
   return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0 ? kCreate : kOpen;
 }
 int kind_of_open(const char* mode) { return strpbrk(mode, "wa+") != nullptr ? kCreate : kOpen; }
@@ -179,19 +200,19 @@ int kind_of_open(const char* mode) { return strpbrk(mode, "wa+") != nullptr ? kC
 
 // Defines the function that programs call by `name`. The headers' own declaration, which may say `noexcept`, is not
 // in its way. `real` is the function that it hides.
-#define SHIM(result, name, parameters, body)                                                    \
+#define SHIM(result, name, parameters, body)                                                      \
   extern "C" __attribute__((visibility("default"))) result shim_##name parameters __asm__(#name); \
-  result shim_##name parameters {                                                               \
-    static const auto real = hidden(#name, &shim_##name);                                       \
-    return body;                                                                                \
+  result shim_##name parameters {                                                                 \
+    static const auto real = hidden(#name, &shim_##name);                                         \
+    return body;                                                                                  \
   }
 
 // `mode` is garbage where the caller gives none, and not used there.
-#define SHIM_OPEN(name)                                         \
-  SHIM(int, name, (const char* path, int flags, mode_t mode),   \
+#define SHIM_OPEN(name)                                       \
+  SHIM(int, name, (const char* path, int flags, mode_t mode), \
        spoil(kind_of_open(flags), counted(path), real, path, flags, mode))
-#define SHIM_OPENAT(name)                                               \
-  SHIM(int, name, (int at, const char* path, int flags, mode_t mode),   \
+#define SHIM_OPENAT(name)                                             \
+  SHIM(int, name, (int at, const char* path, int flags, mode_t mode), \
        spoil(kind_of_open(flags), counted(path, at), real, at, path, flags, mode))
 SHIM_OPEN(open)
 SHIM_OPEN(open64)
@@ -201,13 +222,17 @@ SHIM_OPENAT(openat)
 SHIM_OPENAT(openat64)
 SHIM_OPENAT(__openat_2)
 SHIM_OPENAT(__openat64_2)
-SHIM(FILE*, fopen, (const char* path, const char* mode), spoil(kind_of_open(mode), counted(path), real, path, mode))
-SHIM(FILE*, fopen64, (const char* path, const char* mode), spoil(kind_of_open(mode), counted(path), real, path, mode))
+SHIM(FILE*, fopen, (const char* path, const char* mode),
+     spoil(kind_of_open(mode), counted(path), real, path, mode))
+SHIM(FILE*, fopen64, (const char* path, const char* mode),
+     spoil(kind_of_open(mode), counted(path), real, path, mode))
 SHIM(int, creat, (const char* path, mode_t mode), spoil(kCreate, counted(path), real, path, mode))
 
 SHIM(ssize_t, read, (int file, void* data, size_t size), transfer(kRead, real, file, data, size))
-SHIM(ssize_t, pread, (int file, void* data, size_t size, off_t at), transfer(kRead, real, file, data, size, at))
-SHIM(ssize_t, pread64, (int file, void* data, size_t size, off_t at), transfer(kRead, real, file, data, size, at))
+SHIM(ssize_t, pread, (int file, void* data, size_t size, off_t at),
+     transfer(kRead, real, file, data, size, at))
+SHIM(ssize_t, pread64, (int file, void* data, size_t size, off_t at),
+     transfer(kRead, real, file, data, size, at))
 SHIM(ssize_t, __read_chk, (int file, void* data, size_t size, size_t room),
      transfer(kRead, real, file, data, size, room))
 SHIM(ssize_t, __pread_chk, (int file, void* data, size_t size, off_t at, size_t room),
@@ -216,13 +241,15 @@ SHIM(ssize_t, __pread64_chk, (int file, void* data, size_t size, off_t at, size_
      transfer(kRead, real, file, data, size, at, room))
 SHIM(ssize_t, write, (int file, const void* data, size_t size), transfer(kWrite, real, file, data, size))
 SHIM(ssize_t, writev, (int file, const iovec* parts, int count), transfer(kWrite, real, file, parts, count))
-SHIM(ssize_t, pwrite, (int file, const void* data, size_t size, off_t at), transfer(kPwrite, real, file, data, size, at))
+SHIM(ssize_t, pwrite, (int file, const void* data, size_t size, off_t at),
+     transfer(kPwrite, real, file, data, size, at))
 SHIM(ssize_t, pwrite64, (int file, const void* data, size_t size, off_t at),
      transfer(kPwrite, real, file, data, size, at))
 
 SHIM(int, fsync, (int file), spoil(kSync, counted(file), real, file))
 SHIM(int, fdatasync, (int file), spoil(kSync, counted(file), real, file))
-SHIM(int, fallocate, (int file, int mode, off_t at, off_t size), spoil(kAllocate, counted(file), real, file, mode, at, size))
+SHIM(int, fallocate, (int file, int mode, off_t at, off_t size),
+     spoil(kAllocate, counted(file), real, file, mode, at, size))
 SHIM(int, fallocate64, (int file, int mode, off_t at, off_t size),
      spoil(kAllocate, counted(file), real, file, mode, at, size))
 SHIM(int, ftruncate, (int file, off_t size), spoil(kTruncate, counted(file), real, file, size))
@@ -242,17 +269,19 @@ SHIM(int, renameat2, (int from, const char* old, int to, const char* path, unsig
 SHIM(int, unlink, (const char* path), spoil(kUnlink, counted(path), real, path))
 SHIM(int, remove, (const char* path), spoil(kUnlink, counted(path), real, path))
 SHIM(int, rmdir, (const char* path), spoil(kUnlink, counted(path), real, path))
-SHIM(int, unlinkat, (int at, const char* path, int flags), spoil(kUnlink, counted(path, at), real, at, path, flags))
+SHIM(int, unlinkat, (int at, const char* path, int flags),
+     spoil(kUnlink, counted(path, at), real, at, path, flags))
 SHIM(int, mkdir, (const char* path, mode_t mode), spoil(kMkdir, counted(path), real, path, mode))
-SHIM(int, mkdirat, (int at, const char* path, mode_t mode), spoil(kMkdir, counted(path, at), real, at, path, mode))
+SHIM(int, mkdirat, (int at, const char* path, mode_t mode),
+     spoil(kMkdir, counted(path, at), real, at, path, mode))
 
 SHIM(void*, mmap, (void* to, size_t size, int access, int flags, int file, off_t at),
      spoil(kMap, counted(file), real, to, size, access, flags, file, at))
 SHIM(void*, mmap64, (void* to, size_t size, int access, int flags, int file, off_t at),
      spoil(kMap, counted(file), real, to, size, access, flags, file, at))
-SHIM(DIR*, opendir, (const char* path), spoil(kOpen, counted(path), real, path))
-SHIM(dirent*, readdir, (DIR * list), spoil(kReaddir, counted(dirfd(list)), real, list))
-SHIM(dirent64*, readdir64, (DIR * list), spoil(kReaddir, counted(dirfd(list)), real, list))
+SHIM(DIR*, opendir, (const char* path), spoil(kList, counted(path), real, path))
+SHIM(dirent*, readdir, (DIR * list), spoil(kList, counted(dirfd(list)), real, list))
+SHIM(dirent64*, readdir64, (DIR * list), spoil(kList, counted(dirfd(list)), real, list))
 
 // As on Linux, the descriptor is closed even if the call fails.
 static int close_and_fail(int file, int (*real)(int)) {

@@ -13,9 +13,7 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import hostile
 from hostile import GIB, MODEL
@@ -261,7 +259,7 @@ def commands(tpgm, kind, run, file, data):
             "predictions.safetensors": [report, ("inspect", [tpgm, "inspect", run / file])]}.get(file, [report, evaluate])
 
 
-def run_trials(options, scratch, campaign):
+def make_trial(options, scratch, _):
     base = scratch / "base"
     base.mkdir()
     make_runs(options.tpgm, base)
@@ -288,22 +286,8 @@ def run_trials(options, scratch, campaign):
             print(f"{path}: {damage}")
         return [(f"{file}: {name}", outcome.problem(), words, outcome)]
 
-    campaign.run_all(trial)
-
-
-def main():
-    options = hostile.arguments(__doc__)
-    campaign = hostile.Campaign("files", options)
-    scratch = Path(tempfile.mkdtemp(prefix="tpgm-torture-files-"))
-    try:
-        run_trials(options, scratch, campaign)
-    finally:
-        if options.only is None:
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            print(scratch)
-    campaign.finish()
+    return trial
 
 
 if __name__ == "__main__":
-    main()
+    hostile.main("files", __doc__, make_trial)

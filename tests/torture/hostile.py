@@ -7,6 +7,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -23,7 +24,7 @@ GIB = 1 << 30
 FORBIDDEN = ("json.exception", "std::", "terminate", "INTERNAL ASSERT", "frame #", "Exception raised from", "basic_string",
              "_M_", "vector::")
 # An option, a key, a quoted name, or a file's name.
-NAMES_SOMETHING = re.compile(r"--[a-z]|`[a-z-]+`|'[^']*'|\w\.(toml|json|jsonl|csv|safetensors|png|txt|html)\b|line \d")
+NAMES_SOMETHING = re.compile(r"--[a-z]|`[a-z-]+`|'[^']*'|\w\.(toml|json|jsonl|csv|safetensors|png|txt|html|log)\b|line \d")
 NOTE = re.compile(r"tpgm[ :]|  |a variant of this architecture, or an incomplete file\?")
 
 
@@ -124,7 +125,7 @@ def run(command, seconds, memory=None, files=None, environment=None, folder=None
 
 
 KINDS = ("create", "unnamed", "write", "pwrite", "fsync", "link", "rename", "allocate", "truncate", "unlink", "mkdir", "open",
-         "read", "readdir", "mmap", "close")
+         "read", "list", "mmap", "close")
 CHANGING = KINDS[:KINDS.index("open")]
 
 
@@ -301,3 +302,18 @@ class Campaign:
             print(f"{self.name:<8} {kind:<44} not possible here")
         print(f"{self.name}: {self.trials.total()} trials, {self.failures.total()} failures, seed {self.options.seed}")
         sys.exit(1 if self.failures.total() else 0)
+
+
+def main(name, text, make_trial, library=False):
+    """A campaign as a program. make_trial(options, scratch, campaign) gives what run_all() calls."""
+    options = arguments(text, library)
+    campaign = Campaign(name, options)
+    scratch = Path(tempfile.mkdtemp(prefix=f"tpgm-torture-{name}-")).resolve()
+    try:
+        campaign.run_all(make_trial(options, scratch, campaign))
+    finally:
+        if options.only is None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        else:
+            print(scratch)
+    campaign.finish()

@@ -11,9 +11,7 @@ import os
 import random
 import shutil
 import signal
-import tempfile
 import time
-from pathlib import Path
 
 import hostile
 from hostile import MODEL
@@ -153,19 +151,5 @@ class Kills:
         return [(kind, problem, words, outcome)]
 
 
-def main():
-    options = hostile.arguments(__doc__, library=True)
-    campaign = hostile.Campaign("kills", options)
-    scratch = Path(tempfile.mkdtemp(prefix="tpgm-torture-kills-")).resolve()
-    try:
-        campaign.run_all(Kills(options, scratch).trial)
-    finally:
-        if options.only is None:
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            print(scratch)
-    campaign.finish()
-
-
 if __name__ == "__main__":
-    main()
+    hostile.main("kills", __doc__, lambda options, scratch, _: Kills(options, scratch).trial, library=True)

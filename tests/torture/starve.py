@@ -14,7 +14,6 @@ import re
 import shutil
 import struct
 import subprocess
-import tempfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -375,21 +374,11 @@ class Starve:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def main():
-    options = hostile.arguments(__doc__)
-    campaign = hostile.Campaign("starve", options)
-    scratch = Path(tempfile.mkdtemp(prefix="tpgm-torture-starve-"))
-    try:
-        starve = Starve(options, scratch)
-        campaign.skipped.update(starve.skipped)
-        campaign.run_all(starve.trial)
-    finally:
-        if options.only is None:
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            print(scratch)
-    campaign.finish()
+def make_trial(options, scratch, campaign):
+    starve = Starve(options, scratch)
+    campaign.skipped.update(starve.skipped)
+    return starve.trial
 
 
 if __name__ == "__main__":
-    main()
+    hostile.main("starve", __doc__, make_trial)

@@ -163,8 +163,12 @@ class Runner {
     fs::create_directories(folder.parent_path(), error);
     const int descriptor =
         uninterrupted([&] { return ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666); });
-    TORCH_CHECK(descriptor >= 0, "[run_jobs] cannot write '", log.string(), "': ", std::strerror(errno),
-                room_text(errno, log, 0), "; make room, or take another `output`");
+    const int reason = errno;
+    const std::string room = room_text(reason, log, 0);
+    TORCH_CHECK(descriptor >= 0, "[run_jobs] cannot write '", log.string(), "': ", std::strerror(reason),
+                room,
+                room.empty() ? "; take another `output`"
+                             : "; finished runs are intact; make room, and the same command resumes");
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor);
       if (elsewhere_.insert(index).second) say(job.name + " is being made by another process");
