@@ -1,10 +1,10 @@
 """Failing calls: python3 faults.py path/to/tpgm path/to/libtorture-faults.so --minutes M --seed S
 
-Runs each command once to count the calls by which it uses files, and then again and again, and lets one call fail (or all
-from one on), or read or write fewer bytes. A command must either succeed with the same files as without the fault, or exit
-with 1 and one line that names the file; then each file that it writes is complete, what it was before, or absent, and the
-same command (of a run: the one that resumes it) makes what was missing. Calls that are interrupted or do less than they
-were asked to must not matter. Trial N of a seed is always the same; --only N repeats it.
+Runs each command once to count the calls by which it uses files, and then again and again, and lets one call fail (or
+all from one on), or read or write fewer bytes. A command must either succeed with the same files as without the fault,
+or exit with 1 and one line that names the file; then each file that it writes is complete, what it was before, or
+absent, and the same command (of a run: the one that resumes it) makes what was missing. Calls that are interrupted or
+do less than they were asked to must not matter. Trial N of a seed is always the same; --only N repeats it.
 """
 
 import errno
@@ -22,8 +22,8 @@ FAULTS = {
     "write": ("EIO", "ENOSPC", "EINTR", "short"), "pwrite": ("EIO", "ENOSPC", "EDQUOT", "EINTR", "short"),
     "fsync": ("EIO", "ENOSPC", "EINTR"), "link": ("EIO", "ENOSPC"), "rename": ("EIO", "ENOSPC"),
     "allocate": ("EIO", "ENOSPC", "EINTR", "EOPNOTSUPP"), "truncate": ("EIO", "EINTR"), "unlink": ("EIO", "EROFS"),
-    "mkdir": ("EIO", "ENOSPC"), "open": ("EIO", "EMFILE", "EINTR"), "read": ("EIO", "EINTR", "short"), "list": ("EIO", "EMFILE"),
-    "mmap": ("ENOMEM",), "close": ("EIO", "EINTR"),
+    "mkdir": ("EIO", "ENOSPC"), "open": ("EIO", "EMFILE", "EINTR"), "read": ("EIO", "EINTR", "short"),
+    "list": ("EIO", "EMFILE"), "mmap": ("ENOMEM",), "close": ("EIO", "EINTR"),
 }
 TABLES = ("sweep.csv", "table.csv", "table.md", "table.tex")
 LOGS = ("log.jsonl", "summary.csv", "events.out.tfevents.0.tpgm")
@@ -43,13 +43,13 @@ class Faults:
         data, tpgm = self.base / "data", options.tpgm
         hostile.make_data(data, counts=(10, 3))
         self.spoiler = hostile.Spoiler(options.library, scratch)
-        train = [tpgm, "train", "--model", MODEL, "--data-dir", data, "--train", "home", "--test", "home,away", "--epochs", "1",
-                 "--batch-size", "8", "--lr", "0.01", "--workers", "1", "--device", "cpu", "--log-every", "1",
-                 "--checkpoint-every", "2"]
+        here = ["--workers", "1", "--device", "cpu"]
+        train = [tpgm, "train", "--model", MODEL, "--data-dir", data, "--train", "home", "--test", "home,away", "--epochs",
+                 "1", "--batch-size", "8", "--lr", "0.01", "--log-every", "1", "--checkpoint-every", "2", *here]
         resume = [tpgm, "train", "--resume", "run"]
         before, tuned = self.base / "before", self.base / "tuned"
         self.must_run([*train, "--epochs", "0", "-o", before])
-        self.must_run([*train[:2], "--checkpoint", before, "--head", "checkpoint", *train[4:], "--epochs", "2", "-o", tuned])
+        self.must_run([*train[:2], "--checkpoint", before, "--head", "checkpoint", *train[4:], "-o", tuned])
         stopped = self.base / "stopped"
         stopped.mkdir()
         self.spoiler.run([*train, "--method", "tpgm", "-o", "run"], 600, "rename:4:after", folder=stopped)
@@ -59,19 +59,18 @@ class Faults:
             Command("train", [*train, "--method", "tpgm", "-o", "run"], resume=resume),
             Command("train --resume", resume, before=stopped, resume=resume),
             Command("train --sweep", [*train, "--sweep", "lr=1e-2,1e-3", "-o", "run"]),
-            Command("wise", [tpgm, "wise", before, tuned, "-o", "half.safetensors"], ("half.safetensors",)),
-            Command("wise, shards", [tpgm, "wise", before, tuned, "--shard-size", "8KB", "-o", "half.safetensors"]),
-            Command("convert", [tpgm, "convert", tuned, "--dtype", "bf16", "-o", "small.safetensors"], ("small.safetensors",)),
-            Command("predict", [tpgm, "predict", "--checkpoint", tuned, "--data-dir", data, "-o", "p.safetensors", "--workers",
-                                "1", "--device", "cpu"], ("p.safetensors", "p.csv")),
+            Command("wise", [tpgm, "wise", before, tuned, "-o", "x.safetensors"], ("x.safetensors",)),
+            Command("wise, shards", [tpgm, "wise", before, tuned, "--shard-size", "8KB", "-o", "x.safetensors"]),
+            Command("convert", [tpgm, "convert", tuned, "--dtype", "bf16", "-o", "x.safetensors"], ("x.safetensors",)),
+            Command("predict", [tpgm, "predict", "--checkpoint", tuned, "--data-dir", data, "-o", "x.safetensors", *here],
+                    ("x.safetensors", "x.csv")),
             Command("report", [tpgm, "report", before, tuned, "-o", "page.html"], ("page.html",)),
             Command("data shards", [tpgm, "data", "shards", data, "-o", "shards"]),
             Command("data split", [tpgm, "data", "split", data, "--train", "home", "-o", "lists"]),
             Command("project", [tpgm, "project", "--anchor", before, "--checkpoint", tuned, "--radius-data", data, "--part",
-                                "home/test", "--radius-steps", "3", "--workers", "1", "--device", "cpu", "-o", "near.safetensors"],
-                    ("near.safetensors",)),
-            Command("eval --per-class", [tpgm, "eval", before, tuned, "--fresh", "--workers", "1", "--csv", "table.csv",
-                                         "--per-class", "classes.csv"], ("table.csv", "classes.csv")),
+                                "home/test", "--radius-steps", "3", *here, "-o", "x.safetensors"], ("x.safetensors",)),
+            Command("eval --per-class", [tpgm, "eval", before, tuned, "--fresh", *here, "--csv", "results.csv",
+                                         "--per-class", "classes.csv"], ("results.csv", "classes.csv")),
         ]
         self.whole, self.points = {}, {}
         for command in self.commands:
@@ -125,7 +124,7 @@ class Faults:
                 if kind not in ("unlink", "open", "list"):
                     return f"{name} is left behind"
             elif path.name in (*LOGS, *TABLES) or name.endswith(".log"):
-                continue  # a resumed run cuts or continues a log; the tables of a sweep have the runs that did not fail
+                continue  # a resumed run cuts a log; the tables of a sweep have the runs that did not fail
             elif path.suffix == ".safetensors" and "run" in path.parts:  # of an earlier epoch
                 outcome = hostile.run([self.options.tpgm, "inspect", path], self.options.limit)
                 if outcome.status != 0:
@@ -136,7 +135,7 @@ class Faults:
 
     @staticmethod
     def incomplete(whole, found, what):
-        """Files of a report that need not be the same, because the page says what it leaves out, or has fewer images."""
+        """Files of a report that may differ, because the page says what it leaves out, or has fewer images."""
         page, expected = found["page.html"], whole["page.html"]
         if os.strerror(getattr(errno, what, 0)).encode() in page:
             return {*whole, *found}

@@ -124,8 +124,8 @@ def run(command, seconds, memory=None, files=None, environment=None, folder=None
     return Outcome(process.returncode, out, errors, time.monotonic() - begin, too_long)
 
 
-KINDS = ("create", "unnamed", "write", "pwrite", "fsync", "link", "rename", "allocate", "truncate", "unlink", "mkdir", "open",
-         "read", "list", "mmap", "close")
+KINDS = ("create", "unnamed", "write", "pwrite", "fsync", "link", "rename", "allocate", "truncate", "unlink", "mkdir",
+         "open", "read", "list", "mmap", "close")
 CHANGING = KINDS[:KINDS.index("open")]
 
 

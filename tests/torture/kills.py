@@ -1,12 +1,13 @@
 """Killed runs: python3 kills.py path/to/tpgm path/to/libtorture-faults.so --minutes M --seed S
 
-Kills training runs, a sweep and a table, resumes them as the documentation says, possibly kills them again, and compares
-what they leave with an uninterrupted run: every file must be the same except for times, nothing of the killed processes
-may stay, and no other file may be touched. Even trials kill before or after a call that changes a file: all such calls of
-all runs in turn. Odd trials send signals at random moments. Trial N of a seed is always the same but for the moments at
-which signals arrive; --only N repeats it.
+Kills training runs, a sweep and a table, resumes them as the documentation says, possibly kills them again, and
+compares what they leave with an uninterrupted run: every file must be the same except for times, nothing of the killed
+processes may stay, and no other file may be touched. Even trials kill before or after a call that changes a file: all
+such calls of all runs in turn. Odd trials send signals at random moments. Trial N of a seed is always the same but for
+the moments at which signals arrive; --only N repeats it.
 """
 
+import json
 import os
 import random
 import shutil
@@ -49,10 +50,9 @@ class Kills:
         flags = {"model": MODEL, "data-dir": self.base / "data", "train": "home", "test": "home,away", "epochs": 2,
                  "batch-size": 8, "lr": 0.01, "workers": 1, "device": "cpu", "log-every": 1, "checkpoint-every": 2}
         self.common = [word for key, value in flags.items() for word in (f"--{key}", str(value))]
-        lists = ("train", "test")
-        make_table(self.base / "table", "".join(
-            f"{key} = {value.split(',') if key in lists else value if isinstance(value, (int, float)) else repr(str(value))}\n"
-            for key, value in flags.items()))
+        recipe = {key: value if isinstance(value, (int, float)) else str(value) for key, value in flags.items()}
+        recipe |= {key: recipe[key].split(",") for key in ("train", "test")}
+        make_table(self.base / "table", "".join(f"{key} = {json.dumps(value)}\n" for key, value in recipe.items()))
         self.spoiler = hostile.Spoiler(options.library, scratch)
         self.whole, self.seconds, points = {}, {}, []
         for name in RUNS:
@@ -64,9 +64,10 @@ class Kills:
             if outcome.status != 0:
                 raise SystemExit(f"kills.py: {name} failed: {outcome.errors.decode()}")
             self.whole[name] = hostile.tree(folder)
-            points += [[(name, f"{kind}:{n}:{when}") for n in range(1, counts[kind] + 1) for when in ("before", "after")]
-                       for kind in hostile.CHANGING]
-        self.points = hostile.interleaved([group for group in points if group], random.Random(options.seed))
+            for kind in hostile.CHANGING:
+                points.append([(name, f"{kind}:{n}:{when}") for n in range(1, counts[kind] + 1)
+                               for when in ("before", "after")])
+        self.points = hostile.interleaved(points, random.Random(options.seed))
 
     def begin(self, name):
         if name == "reproduce":
