@@ -92,7 +92,7 @@ int train_one(const TrainOptions& options, Start start, bool json) {
           fmt::format("{}. {}: {}", error_text(error),
                       saved ? "What the run saved is intact; make room and resume it with"
                             : "The run had not saved anything yet; make room and begin it again with",
-                      is_run(path) ? "tpgm train --resume " + shell_word(path.string()) : command_line()));
+                      folder ? "tpgm train --resume " + shell_word(path.string()) : command_line()));
     }
   }
   if (!result.finished) {

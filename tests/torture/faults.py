@@ -3,7 +3,7 @@
 Runs each command once to count the calls by which it uses files, and then again and again, and lets one call fail (or
 all from one on), or read or write fewer bytes. A command must either succeed with the same files as without the fault,
 or exit with 1 and one line that names the file; then each file that it writes is complete, what it was before, or
-absent, and the same command (of a run: the one that resumes it) makes what was missing. Calls that are interrupted or
+absent, and the same command (of a run: the one that resumes it) makes what was missing. So it is after a kill. Calls that are interrupted or
 do less than they were asked to must not matter. Trial N of a seed is always the same; --only N repeats it.
 """
 
@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import signal
 
 import hostile
 from hostile import MODEL
@@ -25,6 +26,7 @@ FAULTS = {
     "mkdir": ("EIO", "ENOSPC"), "open": ("EIO", "EMFILE", "EINTR"), "read": ("EIO", "EINTR", "short"),
     "list": ("EIO", "EMFILE"), "mmap": ("ENOMEM",), "close": ("EIO", "EINTR"),
 }
+KILLS = ("before", "after")
 TABLES = ("sweep.csv", "table.csv", "table.md", "table.tex")
 LOGS = ("log.jsonl", "summary.csv", "events.out.tfevents.0.tpgm")
 
@@ -34,6 +36,9 @@ class Command:
         """`old`: outputs that may be there before. `before`: a folder to copy into the folder of the trial first."""
         self.name, self.words, self.old, self.before = name, words, old, before
         self.resume = resume  # instead of the same command, if there is a recipe
+
+    def is_run(self):
+        return self.name.startswith("train")  # kills.py kills those
 
 
 class Faults:
@@ -80,8 +85,9 @@ class Faults:
                 raise SystemExit(f"faults.py: {command.name} failed: {outcome.errors.decode()}")
             self.whole[command.name] = hostile.tree(folder)
             groups = [[f"{kind}:{n}{more}:{fault}" for n in range(1, counts[kind] + 1)
-                       for more in (("",) if fault == "EINTR" else ("", "+"))]
-                      for kind in hostile.KINDS if counts[kind] for fault in FAULTS[kind]]
+                       for more in (("",) if fault in ("EINTR", *KILLS) else ("", "+"))]
+                      for kind in hostile.KINDS
+                      for fault in FAULTS[kind] + (KILLS if kind in hostile.CHANGING and not command.is_run() else ())]
             self.points[command.name] = hostile.interleaved(groups, random.Random(f"{options.seed} {command.name}"))
 
     def must_run(self, words):
@@ -113,7 +119,7 @@ class Faults:
                 return "the message has no command to continue with"
         return None
 
-    def wrong_files(self, command, kind, before, folder):
+    def wrong_files(self, command, kind, what, before, folder):
         """After an error: each file is complete, or what it was."""
         whole = self.whole[command.name]
         for name, content in hostile.tree(folder).items():
@@ -121,7 +127,7 @@ class Faults:
             if content == before.get(name) or content == whole.get(name):
                 continue
             if path.suffix == ".tmp" or ".partial" in name:
-                if kind not in ("unlink", "open", "list"):
+                if kind not in ("unlink", "open", "list") and what not in KILLS:
                     return f"{name} is left behind"
             elif path.name in (*LOGS, *TABLES) or name.endswith(".log"):
                 continue  # a resumed run cuts a log; the tables of a sweep have the runs that did not fail
@@ -132,6 +138,23 @@ class Faults:
             elif not (path.name == "radii.json" and not isinstance(content, str)):
                 return f"{name} is neither complete nor what it was"
         return None
+
+    @staticmethod
+    def remove_leftovers(folder):
+        """What a user has to remove after a kill."""
+        for path in folder.rglob("*.tmp"):
+            path.unlink()
+        for path in folder.glob("*.partial"):
+            shutil.rmtree(path)
+
+    def wrong_result(self, command, kind, what, folder):
+        """At the end all files are those of a run without the fault."""
+        found = hostile.tree(folder)
+        # What could not be deleted stays, and the next command deletes it.
+        ignored = [name for name in found if kind == "unlink" and name.endswith((".tmp", "/resume.safetensors"))]
+        if command.name == "report" and kind in ("open", "read", "list", "mmap"):
+            ignored += self.incomplete(self.whole["report"], found, what)
+        return hostile.difference(self.whole[command.name], found, ignored)
 
     @staticmethod
     def incomplete(whole, found, what):
@@ -154,22 +177,20 @@ class Faults:
         before = hostile.tree(folder)
         words = command.words
         outcome, _, _ = self.spoiler.run(words, self.options.limit, fault, folder=folder)
-        problem = outcome.problem()
+        killed = what in KILLS and outcome.status == -signal.SIGKILL
+        problem = None if killed else outcome.problem()
         if problem is None and outcome.status != 0:
-            problem = self.wrong_message(command, fault, outcome) or self.wrong_files(command, kind, before, folder)
-            if problem is None:
+            problem = None if killed else self.wrong_message(command, fault, outcome)
+            problem = problem or self.wrong_files(command, kind, what, before, folder)
+            if killed:
+                self.remove_leftovers(folder)
+            if problem is None and not (killed and hostile.tree(folder) == self.whole[command.name]):
                 if command.resume and (folder / "run" / "recipe.toml").exists():
                     words = command.resume
                 outcome = hostile.run(words, self.options.limit, environment=hostile.environment(), folder=folder)
                 problem = outcome.problem(0)
                 problem = problem and f"then {problem}"
-        if problem is None:
-            # What could not be deleted stays, and the next command deletes it.
-            found = hostile.tree(folder)
-            ignored = [name for name in found if kind == "unlink" and name.endswith((".tmp", "/resume.safetensors"))]
-            if command.name == "report" and kind in ("open", "read", "list", "mmap"):
-                ignored += self.incomplete(self.whole["report"], found, what)
-            problem = hostile.difference(self.whole[command.name], found, ignored)
+        problem = problem or self.wrong_result(command, kind, what, folder)
         if self.options.only is None:
             shutil.rmtree(folder, ignore_errors=True)
         problem = problem and f"{problem} [{fault}]"

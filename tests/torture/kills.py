@@ -27,8 +27,10 @@ RUNS = {
     "average": ("--model-ema", "--model-ema-decay", "0.9", "--opt", "sgd"),
     "accumulated": ("--grad-accum-steps", "2", "--method", "tpgm", "--mixup", "0.8"),
     "sweep": ("--method", "tpgm", "--sweep", "lr=1e-2,1e-3", "-j", "2"),
+    "overwrite": ("--method", "tpgm", "--every", "1", "--overwrite"),
     "reproduce": (),
 }
+AGAIN = ("sweep", "reproduce", "overwrite")  # the same command resumes it, or begins it anew
 SIGNALS = ((signal.SIGKILL,), (signal.SIGKILL,), (signal.SIGTERM,), (signal.SIGINT,), (signal.SIGSTOP, signal.SIGKILL),
            (signal.SIGSTOP, signal.SIGCONT))
 FOREIGN = {"notes.tex": "mine", ".tpgm-notes.tmp": "mine, too", "resume.txt": ""}
@@ -56,8 +58,7 @@ class Kills:
         self.spoiler = hostile.Spoiler(options.library, scratch)
         self.whole, self.seconds, points = {}, {}, []
         for name in RUNS:
-            folder = self.base / name
-            folder.mkdir()
+            folder = self.prepared(name, self.base / name)
             begin = time.monotonic()
             outcome, counts, _ = self.spoiler.run(self.begin(name), 600, folder=folder)
             self.seconds[name] = time.monotonic() - begin
@@ -68,6 +69,12 @@ class Kills:
                 points.append([(name, f"{kind}:{n}:{when}") for n in range(1, counts[kind] + 1)
                                for when in ("before", "after")])
         self.points = hostile.interleaved(points, random.Random(options.seed))
+
+    def prepared(self, name, folder):
+        folder.mkdir()
+        if name == "overwrite":
+            shutil.copytree(self.base / "ftp" / "run", folder / "run")
+        return folder
 
     def begin(self, name):
         if name == "reproduce":
@@ -82,7 +89,7 @@ class Kills:
     def resume(self, name, folder, rng):
         """What the documentation says to do after a kill."""
         run = folder / "run"
-        if name in ("sweep", "reproduce") or not (run / "recipe.toml").exists():
+        if name in AGAIN or not (run / "recipe.toml").exists():
             return self.begin(name)
         saved = any((run / f"{file}.safetensors").exists() for file in ("resume", "best", "last"))
         if not saved and not (run / "notes.tex").exists() and rng.random() < 0.5:
@@ -129,8 +136,7 @@ class Kills:
         if number % 2:
             name, fault = rng.choice(list(RUNS)), None
         kind = f"{name}: {fault.split(':')[0] if fault else 'signals'}"
-        folder = self.scratch / f"trial-{number}"
-        folder.mkdir()
+        folder = self.prepared(name, self.scratch / f"trial-{number}")
         words = self.begin(name)
         kills = 0
         while True:

@@ -82,7 +82,7 @@ class AppendedFile {
   int descriptor_ = -1;
 };
 
-// The files of a run, the recipe last.
+// The files of a run.
 std::vector<fs::path> files_of(const fs::path& run) {
   return {result_of(run), weights_of(run),       last_weights_of(run), predictions_of(run),
           state_of(run),  run / "radii.json",    run / "log.jsonl",    run / "summary.csv",
@@ -114,9 +114,11 @@ void check_needs_nothing_of(const fs::path& run, const TrainOptions& options) {
   }
 }
 
-// Deletes the files of a run; the recipe last, by which the rest is known as a run.
+// Deletes the files of a run but those that are replaced at once: by its recipe the rest is known as a run, also after a
+// kill and beside other files.
 void remove_files(const fs::path& run) {
   for (const auto& file : files_of(run)) {
+    if (file == environment_of(run) || file == recipe_of(run)) continue;
     std::error_code error;
     fs::remove(file, error);
     TORCH_CHECK(!error, "cannot delete '", file.string(), "': ", error.message());

@@ -220,7 +220,7 @@ Section distance_section(const RunSet& runs, Origins& origins) {
             .y_label = "mean ‖Δ‖₂",
             .series = {}};
   std::vector<std::string> names, trouble;
-  bool head_left_out = false;
+  std::string no_head;  // why the head is left out
   for (const auto* row : main_rows(runs)) {
     if (row->is_anchor()) continue;
     const auto& origin = origins.of(row->run());
@@ -237,7 +237,8 @@ Section distance_section(const RunSet& runs, Origins& origins) {
       trouble.push_back(fmt::format("{}: it has other blocks than the first", row->name));
       continue;
     }
-    head_left_out = head_left_out || !origin.model->unanchored().empty();
+    if (!origin.model->unanchored().empty())
+      no_head = origin.trouble.empty() ? "it is fresh" : origin.trouble;
     Series series{row->name, {}, {}};
     const auto means = blocks.means(moved.tensors, moved.l2);
     for (size_t i = 0; i < means.size(); ++i) {
@@ -256,7 +257,7 @@ Section distance_section(const RunSet& runs, Origins& origins) {
                     "that was pre-trained, as in the paper's figure and 'tpgm inspect'.{}{} One run of each "
                     "method, the first seed.",
                     left_out ? " The scale is logarithmic, and what did not move is left out." : "",
-                    head_left_out ? " The head is left out: it is fresh." : ""),
+                    no_head.empty() ? "" : fmt::format(" The head is left out: {}.", no_head)),
         plot));
   }
   for (const auto& text : trouble)
