@@ -162,7 +162,7 @@ class Faults:
         page, expected = found["page.html"], whole["page.html"]
         if os.strerror(getattr(errno, what, 0)).encode() in page:
             return {*whole, *found}
-        images = rb'(?s)<div class="image">.*?</div>'
+        images = rb'(?s)<div class="image">.*?</div>\n?'
         return ["page.html"] if re.sub(images, b"", page) == re.sub(images, b"", expected) else []
 
     def trial(self, number):

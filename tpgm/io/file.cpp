@@ -230,8 +230,9 @@ bool is_leftover(const fs::path& file) {
 void remove_leftovers(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (is_leftover(entry.path())) files.push_back(entry.path());
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator();
+       at.increment(error)) {
+    if (is_leftover(at->path())) files.push_back(at->path());
   }
   for (const auto& file : files) fs::remove(file, error);
 }

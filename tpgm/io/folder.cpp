@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "tpgm/base/untrusted.h"
+
 namespace tpgm {
 namespace {
 
@@ -20,6 +22,16 @@ void remove_folder(const fs::path& folder) {
 }
 
 }  // namespace
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (; !error && at != fs::directory_iterator(); at.increment(error)) paths.push_back(at->path());
+  TORCH_CHECK(!error, "[entries_of] cannot read the folder '", printable(folder.string(), kMaxPath),
+              "': ", error.message());
+  return paths;
+}
 
 AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
   if (!path_.has_filename()) path_ = path_.parent_path();  // "folder/"

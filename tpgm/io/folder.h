@@ -2,8 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 namespace tpgm {
+
+/// What is in a folder, in no order. Throws an error that names the folder if it cannot be read.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
 /// Files are written into "PATH.partial", which commit() renames to PATH. A killed process leaves
 /// "PATH.partial" behind, and no PATH.

@@ -15,6 +15,7 @@
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/io/file.h"
+#include "tpgm/io/folder.h"
 #include "tpgm/io/safetensors.h"
 #include "tpgm/train/event_file.h"
 #include "tpgm/train/recipe.h"
@@ -98,8 +99,9 @@ bool is_only_begun(const fs::path& path) {
     if (fs::exists(saved)) return false;
   }
   const auto files = files_of(path);
-  return std::all_of(fs::directory_iterator(path), fs::directory_iterator(), [&](const auto& entry) {
-    return is_leftover(entry.path()) || std::find(files.begin(), files.end(), entry.path()) != files.end();
+  const auto entries = entries_of(path);
+  return std::all_of(entries.begin(), entries.end(), [&](const auto& entry) {
+    return is_leftover(entry) || std::find(files.begin(), files.end(), entry) != files.end();
   });
 }
 
@@ -185,8 +187,8 @@ bool RunFolder::check_new(const fs::path& path, bool overwrite) try {
         false, "`output` '", path.string(),
         "' holds an unfinished run; resume that run, take another folder, or replace it with `overwrite`");
   }
-  const bool empty = std::all_of(fs::directory_iterator(path), fs::directory_iterator(),
-                                 [](const auto& entry) { return is_leftover(entry.path()); });
+  const auto entries = entries_of(path);
+  const bool empty = std::all_of(entries.begin(), entries.end(), is_leftover);
   TORCH_CHECK(empty, "`output` '", path.string(), "' is not empty",
               overwrite ? " and holds no run that `overwrite` could replace" : "", "; take another folder");
   return false;

@@ -13,6 +13,7 @@
 #include "tpgm/base/names.h"
 #include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/folder.h"
 #include "tpgm/study/sweep.h"
 
 namespace tpgm {
@@ -69,8 +70,8 @@ Recipe recipe_named(const std::string& variant, const fs::path& folder, const st
   const fs::path file = folder / (variant.substr(0, colon) + ".toml");
   if (!fs::is_regular_file(file)) {
     std::vector<std::string> stems;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (entry.path().extension() == ".toml") stems.push_back(entry.path().stem().string());
+    for (const auto& entry : entries_of(folder)) {
+      if (entry.extension() == ".toml") stems.push_back(entry.stem().string());
     }
     TORCH_CHECK(false, where, ": no recipe '", printable(file.filename().string()), "'",
                 did_you_mean(variant.substr(0, colon), stems));
@@ -174,8 +175,8 @@ PaperTable load_table(const fs::path& folder, const std::string& name) try {
 std::vector<TableFolder> tables_below(const fs::path& path, const std::string& name) {
   if (fs::is_regular_file(path / kPaper)) return {{name, path}};
   std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.is_directory()) folders.push_back(entry.path());
+  for (const auto& entry : entries_of(path)) {
+    if (is_folder(entry)) folders.push_back(entry);
   }
   std::sort(folders.begin(), folders.end());
   std::vector<TableFolder> tables;
