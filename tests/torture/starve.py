@@ -237,7 +237,8 @@ class Starve:
             hostile.make_data(folder / "data", classes=names, domains=domains, counts=(4, 2))
         except OSError:
             return  # this file system cannot hold the name
-        out = folder / f"run {domains[0][:40]}"
+        # Paths that the user gave are printed to stdout as they are.
+        out = folder / ("run " + re.sub(r"[\0-\x1f\x7f-\x9f]", "?", domains[0][:40]))
         words = self.train(out, folder / "data", train=domains[0], test=",".join(domains))
         yield self.one(f"{kind}: data check", [self.tpgm, "data", "check", folder / "data"], folder=folder)
         result = self.one(f"{kind}: train", words, lambda _: self.wrong_outputs(folder), folder=folder)
