@@ -119,6 +119,50 @@ void compare_sequences(const std::string& prefix, Parse&& parse) {
   EXPECT_GT(compared, 3U);
 }
 
+TEST(RandomAffine, DoesWhatTorchvisionDoes) {
+  compare_sequences("affine", [](const at::Tensor& row) {
+    return AffineChange{row[0].item<double>(), static_cast<int64_t>(row[1].item<double>()),
+                        static_cast<int64_t>(row[2].item<double>()), row[3].item<double>()};
+  });
+}
+
+TEST(RandomAffine, DrawsWithinItsRanges) {
+  const auto options = AffineOptions().degrees(8).translate(0.1).scale(0.15);
+  std::array<std::pair<double, double>, 4> seen;
+  seen.fill({1e9, -1e9});
+  for (uint64_t i = 0; i < 4000; ++i) {
+    Random random(1, 2, i);
+    const auto change = draw_affine(options, 40, 20, random);
+    size_t at = 0;
+    for (const double value :
+         {change.degrees, static_cast<double>(change.right), static_cast<double>(change.down), change.scale}) {
+      auto& [low, high] = seen[at++];
+      low = std::min(low, value), high = std::max(high, value);
+    }
+  }
+  const std::array<std::pair<double, double>, 4> ranges{{{-8, 8}, {-4, 4}, {-2, 2}, {0.85, 1.15}}};
+  for (size_t i = 0; i < 4; ++i) {
+    const double near = 0.01 * (ranges[i].second - ranges[i].first);
+    EXPECT_NEAR(seen[i].first, ranges[i].first, near) << i;
+    EXPECT_NEAR(seen[i].second, ranges[i].second, near) << i;
+  }
+}
+
+TEST(RandomAffine, WithoutStrengthLeavesImageAndStream) {
+  Image image = noise(5, 4);
+  const auto before = image.pixels;
+  Random random(1, 2, 3), other(1, 2, 3);
+  random_affine(image, AffineOptions(), random);
+  EXPECT_EQ(image.pixels, before);
+  EXPECT_EQ(random.bits(), other.bits());
+  EXPECT_NE(error_of([&] { random_affine(image, AffineOptions().degrees(-1), random); }).find("degrees"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { random_affine(image, AffineOptions().translate(1.1), random); }).find("translate"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { random_affine(image, AffineOptions().scale(1), random); }).find("scale"),
+            std::string::npos);
+}
+
 TEST(ColorJitter, DoesWhatTorchvisionDoes) {
   compare_sequences("color_jitter", [](const at::Tensor& row) {
     return ColorChange{static_cast<ColorProperty>(row[0].item<int64_t>()), row[1].item<double>()};

@@ -1,4 +1,4 @@
-// Draws the changes of ColorJitter and RandAugment, and applies them.
+// Draws the changes of RandomAffine, ColorJitter and RandAugment, and applies them.
 #include "tpgm/data/augment.h"
 
 #include <c10/util/Exception.h>
@@ -9,6 +9,34 @@
 #include "tpgm/data/image_ops.h"
 
 namespace tpgm {
+
+AffineChange draw_affine(const AffineOptions& options, int64_t width, int64_t height, Random& random) {
+  const double degrees = options.degrees(), translate = options.translate(), scale = options.scale();
+  TORCH_CHECK(degrees >= 0 && std::isfinite(degrees), "[random_affine] degrees is ", degrees,
+              "; choose 0 or more");
+  TORCH_CHECK(translate >= 0 && translate <= 1, "[random_affine] translate is ", translate,
+              "; choose from 0 to 1 of the image");
+  TORCH_CHECK(scale >= 0 && scale < 1, "[random_affine] scale is ", scale, "; choose 0 or more, and below 1");
+  AffineChange change;
+  change.degrees = random.uniform(-degrees, degrees);
+  const auto shift = [&](int64_t size) {
+    const double most = translate * static_cast<double>(size);
+    return static_cast<int64_t>(std::nearbyint(random.uniform(-most, most)));
+  };
+  change.right = shift(width);
+  change.down = shift(height);
+  change.scale = random.uniform(1 - scale, 1 + scale);
+  return change;
+}
+
+void apply(Image& image, const AffineChange& change) {
+  affine(image, change.degrees, change.right, change.down, change.scale);
+}
+
+void random_affine(Image& image, const AffineOptions& options, Random& random) {
+  if (options.degrees() == 0 && options.translate() == 0 && options.scale() == 0) return;
+  apply(image, draw_affine(options, image.width, image.height, random));
+}
 
 std::vector<ColorChange> draw_color_jitter(const ColorJitterOptions& options, Random& random) {
   std::vector<ColorChange> changes;

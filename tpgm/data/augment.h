@@ -1,4 +1,4 @@
-// Random augmentation of training images: torchvision's ColorJitter and RandAugment, with Pillow's
+// Random augmentation of training images: torchvision's RandomAffine, ColorJitter and RandAugment, with Pillow's
 // arithmetic.
 #pragma once
 
@@ -11,6 +11,15 @@
 #include "tpgm/data/random.h"
 
 namespace tpgm {
+
+/// torchvision's RandomAffine without a shear, with bilinear sampling and black around the image. An angle is uniform in
+/// [-degrees, degrees], a shift in each direction in that share of the width or height, and the scale in
+/// [1 - scale, 1 + scale].
+struct AffineOptions {
+  TORCH_ARG(double, degrees) = 0;
+  TORCH_ARG(double, translate) = 0;
+  TORCH_ARG(double, scale) = 0;
+};
 
 /// torchvision's ColorJitter, in a random order: factors are uniform in [max(0, 1 - x), 1 + x], and the hue
 /// is shifted by up to `hue` turns either way. 0 leaves a property as it is.
@@ -27,12 +36,22 @@ struct RandAugmentOptions {
   TORCH_ARG(int64_t, magnitude) = 9;
 };
 
-/// Change the image in place. They throw for options out of range and for images without 3 channels.
+/// Change the image in place. They throw for options out of range and for images without 3 channels. Without any
+/// strength random_affine() leaves the image and the random stream as they are.
+void random_affine(Image& image, const AffineOptions& options, Random& random);
 void color_jitter(Image& image, const ColorJitterOptions& options, Random& random);
 void rand_augment(Image& image, const RandAugmentOptions& options, Random& random);
 
-/// Each of the two first draws its random choices and then applies them (image_ops.h). Tests call the steps
+/// Each of the three first draws its random choices and then applies them (image_ops.h). Tests call the steps
 /// apart.
+
+struct AffineChange {
+  double degrees = 0;  ///< clockwise
+  int64_t right = 0, down = 0;
+  double scale = 1;
+};
+AffineChange draw_affine(const AffineOptions& options, int64_t width, int64_t height, Random& random);
+void apply(Image& image, const AffineChange& change);
 
 enum class ColorProperty { kBrightness, kContrast, kSaturation, kHue };
 struct ColorChange {

@@ -152,6 +152,37 @@ void warp(Image& image, const std::array<double, 6>& matrix) {
   image = std::move(result);
 }
 
+// The same with bilinear sampling in doubles, whose results are cut to integers, as in Pillow.
+void warp_smoothly(Image& image, const std::array<double, 6>& matrix) {
+  const auto [a, b, c, d, e, f] = matrix;
+  const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height);
+  Image result(image.width, image.height);
+  for (int64_t row = 0; row < image.height; ++row) {
+    uint8_t* out = result.row(row);
+    for (int64_t column = 0; column < image.width; ++column, out += 3) {
+      const double to_x = static_cast<double>(column) + 0.5, to_y = static_cast<double>(row) + 0.5;
+      const double x = a * to_x + b * to_y + c, y = d * to_x + e * to_y + f;
+      if (x < 0 || x >= width || y < 0 || y >= height) continue;
+      const double left = std::floor(x - 0.5), top = std::floor(y - 0.5);
+      const double right_share = x - 0.5 - left, bottom_share = y - 0.5 - top;
+      const auto clamped = [](double at, int64_t size) {
+        return std::clamp<int64_t>(static_cast<int64_t>(at), 0, size - 1);
+      };
+      const uint8_t* const above = image.row(clamped(top, image.height));
+      const uint8_t* const below = image.row(clamped(top + 1, image.height));
+      const int64_t first = 3 * clamped(left, image.width), second = 3 * clamped(left + 1, image.width);
+      for (int64_t k = 0; k < 3; ++k) {
+        const auto between = [&](const uint8_t* line) {
+          return line[first + k] + (line[second + k] - line[first + k]) * right_share;
+        };
+        const double upper = between(above);
+        out[k] = static_cast<uint8_t>(upper + (between(below) - upper) * bottom_share);
+      }
+    }
+  }
+  image = std::move(result);
+}
+
 }  // namespace
 
 void adjust_brightness(Image& image, double factor) {
@@ -260,6 +291,16 @@ void rotate(Image& image, double degrees) {
   const double cosine = rounded(std::cos(angle)), sine = rounded(std::sin(angle));
   const double x = static_cast<double>(image.width) / 2, y = static_cast<double>(image.height) / 2;
   warp(image, {cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y});
+}
+
+void affine(Image& image, double degrees, int64_t right, int64_t down, double scale) {
+  check_rgb(image, "affine");
+  TORCH_CHECK(scale > 0 && std::isfinite(scale), "[affine] a scale of ", scale, "; choose one above 0");
+  const double angle = degrees / 180 * std::numbers::pi;
+  const double a = std::cos(angle) / scale, b = std::sin(angle) / scale;  // of the inverse, [a b; −b a]
+  const double center_x = static_cast<double>(image.width) * 0.5, center_y = static_cast<double>(image.height) * 0.5;
+  const double x = -center_x - static_cast<double>(right), y = -center_y - static_cast<double>(down);
+  warp_smoothly(image, {a, b, a * x + b * y + center_x, -b, a, -b * x + a * y + center_y});
 }
 
 }  // namespace tpgm

@@ -38,5 +38,8 @@ void shear_x(Image& image, double tangent);
 void shear_y(Image& image, double tangent);
 void translate(Image& image, int64_t right, int64_t down);
 void rotate(Image& image, double degrees);
+/// torchvision's affine without a shear, with bilinear sampling: scales about the center, rotates clockwise about it,
+/// and moves the result. What comes from outside of the image is black.
+void affine(Image& image, double degrees, int64_t right, int64_t down, double scale);
 
 }  // namespace tpgm

@@ -107,6 +107,7 @@ Image train_view(EncodedImage& encoded, const TrainViewOptions& options, Random&
       options.decode() == Decode::kExact ? encoded.decode(box) : encoded.decode_fast(box, size, size);
   Image view = resize(part, size, size, options.interpolation());
   if (random.uniform() < options.hflip()) flip(view);
+  random_affine(view, options.affine(), random);
   color_jitter(view, options.color_jitter(), random);
   rand_augment(view, options.rand_augment(), random);
   return view;

@@ -34,7 +34,8 @@ struct EvalViewOptions {
   TORCH_ARG(Decode, decode) = Decode::kExact;
 };
 
-/// torchvision's RandomResizedCrop and RandomHorizontalFlip, then ColorJitter and RandAugment (augment.h).
+/// torchvision's RandomResizedCrop and RandomHorizontalFlip, then RandomAffine, ColorJitter and RandAugment
+/// (augment.h).
 struct TrainViewOptions {
   using Range = std::array<double, 2>;
   TORCH_ARG(int64_t, image_size) = 224;
@@ -44,6 +45,7 @@ struct TrainViewOptions {
   TORCH_ARG(Range, ratio) = { 3.0 / 4, 4.0 / 3 };
   /// Probability of a horizontal flip.
   TORCH_ARG(double, hflip) = 0.5;
+  TORCH_ARG(AffineOptions, affine);
   TORCH_ARG(ColorJitterOptions, color_jitter);
   TORCH_ARG(RandAugmentOptions, rand_augment);
   TORCH_ARG(Interpolation, interpolation) = Interpolation::kBicubic;

@@ -61,12 +61,15 @@ Images make_images(const TrainOptions& options, const Classifier& model, const M
   const auto strength = [&](size_t i) {
     return jitter.size() == 1 ? (i < 3 ? jitter[0] : 0) : i < jitter.size() ? jitter[i] : 0;
   };
+  const auto& moves = options.affine;
+  const auto move = [&](size_t i) { return i < moves.size() ? moves[i] : 0; };
   RandAugmentOptions augment;
   if (!options.rand_augment.empty()) augment.num_ops(static_cast<int64_t>(options.rand_augment[0]));
   if (options.rand_augment.size() > 1) augment.magnitude(static_cast<int64_t>(options.rand_augment[1]));
   images.train.scale({options.crop_scale[0], options.crop_scale[1]})
       .ratio({options.crop_ratio[0], options.crop_ratio[1]})
       .hflip(options.hflip)
+      .affine(AffineOptions().degrees(move(0)).translate(move(1)).scale(move(2)))
       .color_jitter(ColorJitterOptions()
                         .brightness(strength(0))
                         .contrast(strength(1))

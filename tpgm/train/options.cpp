@@ -68,6 +68,9 @@ void check_images(const TrainOptions& o) {
   TORCH_CHECK(valid && (augment.size() < 2 || (augment[1] >= 0 && augment[1] <= 30)), "`rand-augment` ",
               to_text(augment),
               ": the number of operations must be 0 or more, the magnitude from 0 to 30, such as 2,9");
+  for (size_t i = 0; i < o.affine.size(); ++i)
+    TORCH_CHECK(o.affine[i] >= 0 && (i == 0 ? std::isfinite(o.affine[i]) : o.affine[i] < 1), "`affine` ",
+                to_text(o.affine), ": the rotation must be 0 or more degrees, shift and scale from 0 to below 1");
   const auto& jitter = o.color_jitter;
   for (size_t i = 0; i < jitter.size(); ++i)
     TORCH_CHECK(jitter[i] >= 0 && jitter[i] <= (i == 3 ? 0.5 : kAny), "`color-jitter` ", to_text(jitter),
@@ -125,6 +128,7 @@ void check(const TrainOptions& o) {
                                                 {"crop-ratio", o.crop_ratio.size(), 2, 2},
                                                 {"mean", o.mean.size(), 0, 3},
                                                 {"std", o.std.size(), 0, 3},
+                                                {"affine", o.affine.size(), 0, 3},
                                                 {"color-jitter", o.color_jitter.size(), 0, 4},
                                                 {"rand-augment", o.rand_augment.size(), 0, 2}}) {
     TORCH_CHECK(static_cast<int>(count) >= least && static_cast<int>(count) <= most, "`", key, "`: expected ",

@@ -60,7 +60,7 @@ struct TrainOptions {
   bool no_aug = false;
   std::vector<double> crop_scale = {0.08, 1}, crop_ratio = {0.75, 4.0 / 3};
   double hflip = 0.5;
-  std::vector<double> color_jitter, rand_augment;
+  std::vector<double> affine, color_jitter, rand_augment;
   std::optional<Interpolation> interpolation;
   std::optional<double> crop_pct;
   std::vector<double> mean, std;
@@ -236,6 +236,10 @@ struct TrainOptions {
     visit(g, "crop-ratio", kIdentity, "Random resized crop: range of the aspect ratio (timm: ratio)",
           self.crop_ratio...);
     visit(g, "hflip", kIdentity, "Probability of a horizontal flip", self.hflip...);
+    visit(g, "affine", kIdentity,
+          "Random affine transform: degrees of rotation, and optionally the shift as a fraction of the image and the "
+          "change of scale, such as 8,0.1,0.15",
+          self.affine...);
     visit(
         g, "color-jitter", kIdentity,
         "Color jitter factors for brightness, contrast, saturation and hue; one number sets the first three",

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
-constexpr std::array<std::string_view, 6> kNewerThan010 = {
-    "model-ema-warmup", "image-size", "head-name", "radius-smoothing", "radius-mix", "selection-part"};
+constexpr std::array<std::string_view, 7> kNewerThan010 = {
+    "model-ema-warmup", "image-size", "head-name", "radius-smoothing", "radius-mix", "selection-part", "affine"};
 
 // Whether they are all options, which a run's recipe has, of version 0.1.0 or later ones.
 bool are_of_a_run(const Settings& settings, bool version_010) {

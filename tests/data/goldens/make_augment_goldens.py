@@ -12,6 +12,8 @@ being [height, width, 3] of bytes,
     <function of image_ops.h>/<name>/<factor>   what becomes of them
     color_jitter/<i>/changes [n, 2]             property and factor, in the order that ColorJitter drew
     color_jitter/<i>/result                     image/natural after them
+    affine/<i>/changes [1, 4]                   angle in degrees, pixels to the right and down, scale
+    affine/<i>/result                           image/natural after them
     rand_augment/<i>/changes [n, 3]             operation, magnitude (0..30), whether it is negative
     rand_augment/<i>/result                     image/natural after them
     magnitudes/<width>/<height> [14, 31]        RandAugment's table
@@ -38,7 +40,7 @@ sys.path.insert(0, str(HERE.parents[1] / "weights" / "goldens"))
 from oracle_models import import_torchvision  # noqa: E402
 
 import_torchvision()
-from torchvision.transforms import ColorJitter, InterpolationMode, RandAugment, autoaugment  # noqa: E402
+from torchvision.transforms import ColorJitter, InterpolationMode, RandAugment, RandomAffine, autoaugment  # noqa: E402
 from torchvision.transforms import functional as F  # noqa: E402
 from torchvision.transforms import transforms  # noqa: E402
 
@@ -116,6 +118,23 @@ def color_jitter(image, seed):
     return result, torch.tensor(changes, dtype=torch.float64)
 
 
+def affine(image, seed):
+    """The first leaves the image as it is."""
+    torch.manual_seed(seed)
+    changes = []
+    apply = F.affine
+
+    def recorded(picture, angle, translate, scale, shear, **options):
+        changes.append((angle, *translate, scale))
+        return apply(picture, angle, translate, scale, shear, **options)
+
+    strength = 0.0 if seed == 0 else 0.3
+    with mock.patch.object(transforms.F, "affine", recorded):
+        result = RandomAffine(100 * strength, (strength, strength), (1 - strength, 1 + strength),
+                              interpolation=InterpolationMode.BILINEAR)(image)
+    return result, torch.tensor(changes, dtype=torch.float64)
+
+
 def rand_augment(image, seed):
     torch.manual_seed(seed)
     magnitude = int(torch.randint(31, (1,)))
@@ -146,7 +165,8 @@ def augment_goldens():
             for factor in factors:
                 tensors[f"{name}/{picture}/{factor!r}"] = tensor(function(image, float(factor)))
     natural = Image.fromarray(tensors["image/natural"].numpy())
-    for name, transform, count in [("color_jitter", color_jitter, 6), ("rand_augment", rand_augment, 14)]:
+    for name, transform, count in [("color_jitter", color_jitter, 6), ("affine", affine, 8),
+                                   ("rand_augment", rand_augment, 14)]:
         for seed in range(count):
             result, tensors[f"{name}/{seed}/changes"] = transform(natural, seed)
             tensors[f"{name}/{seed}/result"] = tensor(result)
