@@ -1,4 +1,4 @@
-// The worker threads that fill batches, and the copy of batches to their device.
+// What workers make of images, and the copy of batches to their device.
 #include "tpgm/data/loader.h"
 
 #include <ATen/Parallel.h>
@@ -11,17 +11,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "tpgm/base/untrusted.h"
-#include "tpgm/data/loader_memory.h"
+#include "tpgm/data/batch_buffers.h"
+#include "tpgm/data/batch_queue.h"
+#include "tpgm/data/image_cache.h"
 
 namespace tpgm {
 namespace {
@@ -94,15 +93,14 @@ class Loader::Impl {
     }
     slots_.resize(static_cast<size_t>(options_.queue()));
     try {
-      for (int64_t i = 0; i < options_.workers(); ++i) workers_.emplace_back([this] { work(); });
+      queue_ = std::make_unique<BatchQueue>(
+          options_.workers(), prepare_worker,
+          [this](int64_t batch, size_t position) { make_item(slot(batch), position); });
     } catch (const std::system_error& error) {
-      stop();
       TORCH_CHECK(false, "[Loader] cannot start ", options_.workers(), " threads (", error.what(),
                   "); ask for fewer with `workers`");
     }
   }
-
-  ~Impl() { stop(); }
 
   int64_t batches() const {
     const int64_t count = subset_.size(), size = options_.batch_size();
@@ -118,15 +116,11 @@ class Loader::Impl {
     order_ = subset_.indices;
     if (options_.shuffle())
       Random(options_.seed(), static_cast<uint64_t>(epoch), 0, kShuffle).shuffle(order_);
-    {
-      const std::lock_guard lock(mutex_);
-      epoch_ = epoch;
-      taken_ = open_ = next_ = first_batch;
-      position_ = 0;
-      end_ = batches();
-      while (open_ < end_ && open_ < next_ + options_.queue()) open_slot();
-    }
-    work_.notify_all();
+    epoch_ = epoch;
+    open_ = next_ = first_batch;
+    end_ = batches();
+    queue_->start(first_batch);
+    while (open_ < end_ && open_ < next_ + options_.queue()) open_slot();
   }
 
   std::optional<Batch> next() {
@@ -160,13 +154,14 @@ class Loader::Impl {
   const SampleSubset& subset() const { return subset_; }
 
  private:
+  struct Failure {
+    std::string reason;        // why an image is bad; empty if it is not
+    std::exception_ptr error;  // anything else
+  };
   struct Slot {
     at::Tensor pixels;
     std::vector<int64_t> indices;
-    std::vector<std::string> reasons;  // why an image is bad; empty if it is not
-    std::exception_ptr error;          // anything else, of the first position that has it
-    size_t error_position = 0;
-    size_t left = 0;  // images to be made
+    std::vector<Failure> failures;  // of each image; a worker writes that of its image alone
   };
   struct Sent {
     Batch batch;
@@ -174,15 +169,6 @@ class Loader::Impl {
   };
 
   bool on_cpu() const { return options_.device().is_cpu(); }
-
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    work_.notify_all();
-    for (auto& worker : workers_) worker.join();
-  }
 
   void check() const {
     TORCH_CHECK(subset_.samples && subset_.size() > 0, "[Loader] there are no images to load");
@@ -211,13 +197,12 @@ class Loader::Impl {
     try {
       return make();
     } catch (...) {
-      const std::lock_guard lock(mutex_);
+      queue_->halt();
       end_ = open_ = next_;
       throw;
     }
   }
 
-  // Both with mutex_ held.
   Slot& slot(int64_t batch) { return slots_[static_cast<size_t>(batch % options_.queue())]; }
   void open_slot() {
     Slot& opened = slot(open_);
@@ -225,45 +210,23 @@ class Loader::Impl {
     const int64_t end = std::min(begin + options_.batch_size(), subset_.size());
     opened.pixels = buffers_.take();
     opened.indices.assign(order_.begin() + begin, order_.begin() + end);
-    opened.reasons.assign(opened.indices.size(), "");
-    opened.error = nullptr;
-    opened.left = opened.indices.size();
+    opened.failures.assign(opened.indices.size(), {});
     ++open_;
+    queue_->open(opened.indices.size());
   }
 
-  void work() {
+  static void prepare_worker() {
     at::get_num_threads();   // LibTorch sets OpenMP's number, for this thread, when it is first asked
     omp_set_num_threads(1);  // and must not make threads of its own for every image
-    std::unique_lock lock(mutex_);
-    while (true) {
-      work_.wait(lock, [&] { return stop_ || taken_ < open_; });
-      if (stop_) return;
-      Slot& mine = slot(taken_);
-      const size_t position = position_++;
-      const int64_t epoch = epoch_;
-      if (position_ == mine.indices.size()) {
-        ++taken_;
-        position_ = 0;
-      }
-      ++busy_;
-      lock.unlock();
-      std::string reason;
-      std::exception_ptr error;
-      try {
-        make(mine.pixels, position, epoch, mine.indices[position]);
-      } catch (const Malformed& malformed) {
-        reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      lock.lock();
-      mine.reasons[position] = std::move(reason);
-      if (error && (!mine.error || position < mine.error_position)) {
-        mine.error = error;
-        mine.error_position = position;
-      }
-      --busy_;
-      if (--mine.left == 0 || busy_ == 0) ready_.notify_all();
+  }
+
+  void make_item(Slot& slot, size_t position) {
+    try {
+      make(slot.pixels, position, epoch_, slot.indices[position]);
+    } catch (const Malformed& malformed) {
+      slot.failures[position].reason = fmt::format("{}; {}", malformed.reason, malformed.advice);
+    } catch (...) {
+      slot.failures[position].error = std::current_exception();
     }
   }
 
@@ -302,18 +265,16 @@ class Loader::Impl {
 
   // The next batch, on the CPU, in bytes if it is to be sent; nothing if there is none, or none yet.
   std::optional<Batch> take(bool wait) {
-    std::unique_lock lock(mutex_);
-    if (next_ == end_) return std::nullopt;
+    if (next_ == end_ || !queue_->ready(wait)) return std::nullopt;
     Slot& done = slot(next_);
-    if (!wait && done.left > 0) return std::nullopt;
-    ready_.wait(lock, [&] { return done.left == 0; });
     Batch batch;
     std::vector<int64_t> good, labels;
     for (size_t i = 0; i < done.indices.size(); ++i) {
       const int64_t index = done.indices[i];
-      if (done.error && i == done.error_position) std::rethrow_exception(done.error);
-      if (!done.reasons[i].empty()) {
-        remember({index, subset_.samples->place(index), std::move(done.reasons[i])});
+      auto& [reason, error] = done.failures[i];
+      if (error) std::rethrow_exception(error);
+      if (!reason.empty()) {
+        remember({index, subset_.samples->place(index), std::move(reason)});
         continue;
       }
       good.push_back(static_cast<int64_t>(i));
@@ -325,10 +286,9 @@ class Loader::Impl {
     batch.labels = at::tensor(labels, at::TensorOptions(at::kLong));
     if (on_cpu()) batch.images = batch.images.permute({0, 3, 1, 2});
     done.pixels.reset();
+    queue_->close();
     ++next_;
     if (open_ < end_) open_slot();
-    lock.unlock();
-    work_.notify_all();
     return batch;
   }
 
@@ -348,16 +308,12 @@ class Loader::Impl {
     batch.images = there.to(at::kFloat).div_(full_).sub_(mean_).div_(std_).permute({0, 3, 1, 2});
     auto arrived = std::make_shared<c10::Event>(options_.device().type());
     arrived->record(*copies_);
-    const std::lock_guard lock(mutex_);
     buffers_.in_use(bytes, arrived);
     return {std::move(batch), std::move(arrived)};
   }
 
   void end_epoch() {
-    std::unique_lock lock(mutex_);
-    open_ = taken_;  // no other image is begun, not even of a half-made batch
-    position_ = 0;
-    ready_.wait(lock, [&] { return busy_ == 0; });
+    queue_->start(0);  // no image of this epoch is begun any more
     ahead_.clear();
     error_ahead_ = nullptr;
     for (auto& each : slots_) each = {};
@@ -379,16 +335,11 @@ class Loader::Impl {
   std::vector<BadImage> skipped_;
   std::set<int64_t> known_bad_;
 
-  std::mutex mutex_;
-  std::condition_variable work_, ready_;
-  // Numbers of batches: workers take images of `taken_`, slots are open up to `open_`, the caller waits for
-  // `next_`, the epoch ends before `end_`.
-  int64_t taken_ = 0, open_ = 0, next_ = 0, end_ = 0, epoch_ = 0;
-  size_t position_ = 0;  // in the batch `taken_`
-  int64_t busy_ = 0;     // workers with an image
-  bool stop_ = false;
+  // Numbers of batches: slots are open up to `open_`, the caller waits for `next_`, the epoch ends before `end_`.
+  // Workers read the slots that are open, and the epoch.
+  int64_t open_ = 0, next_ = 0, end_ = 0, epoch_ = 0;
   std::vector<Slot> slots_;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<BatchQueue> queue_;  // the last member: its threads use the others
 };
 
 Loader::Loader(SampleSubset subset, View view, const LoaderOptions& options)
