@@ -4,7 +4,7 @@ CLANG_FORMAT ?= .venv/bin/clang-format
 FORMATTED = $(wildcard $(shell git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'))
 
 .DEFAULT_GOAL := help
-.PHONY: help build test torture demo bench docs format format-check test-gpu sanitize fuzz install-check clean
+.PHONY: help build test torture demo bench docs format format-check test-gpu sanitize tsan fuzz install-check clean
 
 help:  ## this list
 	@echo 'make <target> [JOBS=$(JOBS)]'
@@ -69,6 +69,14 @@ sanitize: build-sanitize/build.ninja  ## the tests under AddressSanitizer and Un
 	cmake --build --preset sanitize -j $(JOBS)
 	ctest --preset sanitize -j $(JOBS)
 
+build-tsan/build.ninja:
+	scripts/bootstrap --no-configure
+	cmake --preset tsan
+
+tsan: build-tsan/build.ninja  ## the loader and what else has threads of its own under ThreadSanitizer
+	cmake --build --preset tsan -j $(JOBS)
+	ctest --preset tsan -j $(JOBS)
+
 SECONDS_EACH ?= 600
 
 build-fuzz/build.ninja:
@@ -83,4 +91,4 @@ install-check: build  ## install into a fresh prefix, build and run examples/cma
 	ctest --preset release -L install
 
 clean:  ## remove every build folder
-	rm -rf build build-debug build-sanitize build-fuzz
+	rm -rf build build-debug build-sanitize build-tsan build-fuzz

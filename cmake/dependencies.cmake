@@ -91,6 +91,11 @@ if(TPGM_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -g)
   add_link_options(-fsanitize=address,undefined)
 endif()
+if(TPGM_SANITIZE_THREADS)
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -g)
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fno-ipa-cp>)  # a pass in which GCC 12 crashes with ThreadSanitizer
+  add_link_options(-fsanitize=thread)
+endif()
 if(TPGM_FUZZ)
   # vptr: LibTorch keeps the type information of some classes to itself.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr

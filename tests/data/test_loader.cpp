@@ -488,8 +488,8 @@ TEST_F(BadImages, OtherErrorsOfWorkersArriveToo) {
 // ---------------------------------------------------------------------------------------------------------
 
 TEST_F(LoaderTest, MemoryIsThatOfTheQueueWhateverTheNumberOfBatches) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "AddressSanitizer keeps what is freed for a while";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers keep what is freed for a while";
 #endif
   const auto one = images(3);
   SampleSubset many{one.samples, {}};

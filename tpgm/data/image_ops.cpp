@@ -10,8 +10,9 @@
 #include <numbers>
 #include <utility>
 
-// One binary for all x86 machines. AVX2 without FMA, which would round otherwise than Pillow.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// One binary for all x86 machines. AVX2 without FMA, which would round otherwise than Pillow. The loader chooses between the
+// clones before ThreadSanitizer is ready.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define TPGM_FOR_EACH_CPU __attribute__((target_clones("avx2", "default")))
 #else
 #define TPGM_FOR_EACH_CPU
