@@ -77,16 +77,6 @@ std::string refusal_of(const Action& action) {
   return "";
 }
 
-/// A line of /proc/self/status in KiB: "VmRSS", "VmHWM".
-inline int64_t status_kib(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t value = 0;
-    if (word == field + ":" && status >> value) return value;
-  }
-  return 0;
-}
-
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }

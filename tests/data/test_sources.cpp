@@ -160,7 +160,7 @@ TEST_F(KnownLayouts, ListsOfClassesHaveALimit) {
   const auto file = std::filesystem::path(::testing::TempDir()) / "tpgm-too-many-classes.txt";
   write_file(file, text);
   EXPECT_HAS(error_of([&] { load_class_list(file); }),
-             "' has more than 100000 lines; expected a class a line");
+             "it has more than 100000 lines; expected a class a line");
   std::filesystem::remove(file);
 }
 

@@ -286,6 +286,9 @@ TEST_F(Tars, BracesNameTheMissingFile) {
     EXPECT_HAS(error_of([&] { expand_braces(base + range); }), "expected a range such as {000..146}");
   }
   EXPECT_HAS(error_of([&] { expand_braces("{000..999}{000..999}{000..999}"); }), "more than a million");
+  // Few names, but long ones.
+  EXPECT_HAS(error_of([&] { expand_braces("{" + std::string(30000, '0') + "..9999}"); }),
+             "more than 256 MiB");
 }
 
 TEST_F(Tars, CutAnywhereTheyAreRefusedOrShorter) {

@@ -52,6 +52,16 @@ inline void write_bytes(const std::filesystem::path& path, const std::string& by
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+/// A line of /proc/self/status in KiB: "VmRSS", "VmHWM".
+inline int64_t status_kib(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t value = 0;
+    if (word == field + ":" && status >> value) return value;
+  }
+  return 0;
+}
+
 /// Same dtype, shape and bits (so that NaN equals NaN, and -0 does not equal 0).
 inline ::testing::AssertionResult same(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type()) {

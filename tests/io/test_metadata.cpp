@@ -1,6 +1,9 @@
 // Metadata: values go out as they came in, in the text that files of earlier versions have.
 #include "tpgm/io/metadata.h"
 
+#include <fstream>
+
+#include "tests/io/scratch.h"
 #include "tests/support.h"
 
 namespace tpgm::test_metadata {
@@ -60,6 +63,19 @@ TEST(Metadata, WhatIsNoSuchValueIsNamed) {
             std::string::npos);
   EXPECT_NE(error_of([] { keys::kView.of({{"tpgm.view", R"({"mean":"grey"})"}}); }).find("the mean, std"),
             std::string::npos);
+}
+
+// Lists in lists take eighty times their text.
+TEST(Metadata, NestingTakesLittleMemory) {
+  const std::string open(4 << 20, '['), close(4 << 20, ']');
+  const Metadata metadata{{"tpgm.classes", open + close}, {"tpgm.view", R"({"mean":)" + open + close + "}"}};
+  std::ofstream("/proc/self/clear_refs") << "5";  // forgets the peak so far
+  const int64_t before = test::status_kib("VmRSS");
+  EXPECT_NE(error_of([&] { keys::kClasses.of(metadata); }).find("is not a list of texts"), std::string::npos);
+  EXPECT_EQ(keys::kView.of(metadata), ImageView());
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(test::status_kib("VmHWM") - before, 16 << 10);
+#endif
 }
 
 TEST(Metadata, ViewsThatNoTransformCanUseAreRefused) {

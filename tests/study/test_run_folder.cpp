@@ -286,6 +286,48 @@ TEST_F(RunFolders, SayWhichFileIsDamaged) {
   }
 }
 
+// A folder may come from another person.
+TEST_F(RunFolders, TakeNoNumbersThatNoRunHas) {
+  const auto test = [&](const std::string& images, const std::string& top1) {
+    test::put_file(run() / "result.json",
+                   fmt::format(R"({{"tests": [{{"name": "a", "id": true, "pictures": {}, "top1": {}}}]}})",
+                               images, top1));
+    return error_of([&] { read_result(run()); });
+  };
+  for (const char* images : {"-1", "1e300", "1.5", "18446744073709551615", "null"})
+    EXPECT_HAS(test(images, "50"), "result.json' is damaged: it has ") << images;
+  for (const char* top1 : {"-1", "101", "1e300"})
+    EXPECT_HAS(test("1", top1), "it has an accuracy of ") << top1;
+  for (const char* step : {"-1", "1e300", "\"1\""}) {
+    test::put_file(run() / "radii.json",
+                   fmt::format(R"({{"names": ["a"], "steps": [{}], "radii": [[1]], "ratios": [[]]}})", step));
+    EXPECT_HAS(error_of([&] { read_radii(run()); }), "radii.json' is damaged: it has ") << step;
+  }
+}
+
+TEST_F(RunFolders, RefuseDeepNestingInsteadOfOverflowingTheStack) {
+  const std::string nested = std::string(300000, '[') + std::string(300000, ']');
+  test::put_file(run() / "result.json", R"({"tests": [], "x": )" + nested + "}");
+  EXPECT_HAS(error_of([&] { read_result(run()); }),
+             "result.json' is damaged: it is nested deeper than 64 levels");
+  test::put_file(run() / "radii.json",
+                 R"({"names": [], "steps": [], "radii": [], "ratios": [], "radius_steps": )" + nested + "}");
+  EXPECT_HAS(error_of([&] { read_radii(run()); }),
+             "radii.json' is damaged: it is nested deeper than 64 levels");
+  test::put_file(run() / "environment.json", R"({"device": "cpu", "x": )" + nested + "}");
+  EXPECT_FALSE(read_environment(run()));
+}
+
+TEST_F(RunFolders, ReadColumnsOfASummaryInAnyOrder) {
+  test::put_file(run() / "summary.csv", "train_loss,x,epoch\n0.5,7,1\n,,2\nnan,1\n0.25,8,3,4\n");
+  const auto epochs = read_epochs(run()).epochs;
+  ASSERT_EQ(epochs.size(), 3);
+  EXPECT_EQ(epochs[0].train_loss, 0.5);
+  EXPECT_TRUE(std::isnan(epochs[0].selection_accuracy));
+  EXPECT_TRUE(std::isnan(epochs[1].train_loss));
+  EXPECT_EQ(epochs[2].epoch, 3);
+}
+
 TEST_F(RunFolders, KnowWhatOlderVersionsDidNotWrite) {
   test::put_file(run() / "result.json",
                  R"({"tests": [{"name": "a", "id": false, "pictures": 3, "top1": null}]})");

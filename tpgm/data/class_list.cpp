@@ -20,15 +20,43 @@ namespace tpgm {
 
 namespace fs = std::filesystem;
 
-void check_different(std::vector<std::string> names, const std::string& where) {
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
-  TORCH_CHECK(twice == names.end(), where, " has the class '", printable(twice == names.end() ? "" : *twice),
-              "' twice");
+namespace {
+
+// Null if there is none.
+const std::string* first_twice(const std::vector<std::string>& names) {
+  std::vector<const std::string*> sorted;
+  for (const auto& name : names) sorted.push_back(&name);
+  const auto less = [](const auto* a, const auto* b) { return *a < *b; };
+  std::sort(sorted.begin(), sorted.end(), less);
+  const auto twice =
+      std::adjacent_find(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return *a == *b; });
+  return twice == sorted.end() ? nullptr : *twice;
+}
+
+}  // namespace
+
+void check_different(const std::vector<std::string>& names, const std::string& where) {
+  const auto* twice = first_twice(names);
+  TORCH_CHECK(twice == nullptr, where, " has the class '", printable(twice ? *twice : ""), "' twice");
+}
+
+std::vector<std::string> parse_class_list(std::string_view text) {
+  constexpr const char* kExpected = "expected a class a line";
+  std::vector<std::string> names;
+  std::istringstream lines{std::string(without_byte_order_mark(text))};
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back(line);
+    if (static_cast<int64_t>(names.size()) > kMostClasses)
+      throw Malformed{fmt::format("it has more than {} lines", kMostClasses), kExpected};
+  }
+  if (names.empty()) throw Malformed{"it is empty", kExpected};
+  if (const auto* twice = first_twice(names))
+    throw Malformed{fmt::format("it has the class '{}' twice", printable(*twice)), "remove one of the lines"};
+  return names;
 }
 
 std::vector<std::string> load_class_list(const fs::path& path) try {
-  std::vector<std::string> names;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
     const auto parts = read_image_folder(path);
@@ -37,16 +65,11 @@ std::vector<std::string> load_class_list(const fs::path& path) try {
     return parts[0].classes;
   }
   const MappedFile file(path);
-  std::istringstream lines{std::string(without_byte_order_mark(file.bytes()))};
-  for (std::string line; std::getline(lines, line);) {
-    line.erase(line.find_last_not_of(" \t\r") + 1);
-    if (!line.empty()) names.push_back(line);
-    TORCH_CHECK(static_cast<int64_t>(names.size()) <= kMostClasses, "'", path.string(), "' has more than ",
-                kMostClasses, " lines; expected a class a line");
+  try {
+    return parse_class_list(file.bytes());
+  } catch (const Malformed& malformed) {
+    refuse(path, malformed);
   }
-  TORCH_CHECK(!names.empty(), "'", path.string(), "' is empty; expected a class a line");
-  check_different(names, fmt::format("'{}'", path.string()));
-  return names;
 } catch (...) {
   rethrow_from("load_class_list");
 }

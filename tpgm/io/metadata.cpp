@@ -21,7 +21,23 @@ constexpr std::tuple kAll{keys::kFormat,    keys::kModel,   keys::kHeadName,  ke
                           keys::kNormalize, keys::kClasses, keys::kTemplates, keys::kView,     keys::kVersion,
                           keys::kCommand,   keys::kInputs,  keys::kRatio,     keys::kFinished, keys::kState};
 
-Json parse(const std::string& text) { return Json::parse(text, nullptr, /*allow_exceptions=*/false); }
+// Our values are a list, or an object with lists. What is nested deeper, which would take eighty times its text in
+// memory, is not JSON for us.
+Json parse(const std::string& text) {
+  constexpr int kDeepest = 1;
+  struct TooDeep {};
+  const auto check = [](int depth, Json::parse_event_t event, const Json&) {
+    const bool begins =
+        event == Json::parse_event_t::array_start || event == Json::parse_event_t::object_start;
+    if (begins && depth > kDeepest) throw TooDeep();
+    return true;
+  };
+  try {
+    return Json::parse(text, check, /*allow_exceptions=*/false);
+  } catch (const TooDeep&) {
+    return Json(Json::value_t::discarded);
+  }
+}
 
 // The value of a text. The second argument selects the type; no value if the text is not of the type.
 std::optional<std::string> value_of(const std::string& text, const std::string*) { return text; }

@@ -1,3 +1,4 @@
+// Files of a run folder, and the machine it was made on.
 #include "tpgm/study/run_record.h"
 
 #include <ATen/Parallel.h>
@@ -5,15 +6,10 @@
 #include <torch/version.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <ctime>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string_view>
 
 #include "tpgm/base/call.h"
-#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
 #include "tpgm/base/version.h"
 #include "tpgm/io/file.h"
@@ -27,45 +23,26 @@ namespace tpgm {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-[[noreturn]] void damaged(const fs::path& file, const char* why) {
-  TORCH_CHECK(false, "'", printable(file.string(), kMaxPath), "' is damaged: ", why);
+[[noreturn]] void damaged(const fs::path& file, const std::string& why) {
+  TORCH_CHECK(false, "'", printable(file.string(), kMaxPath), "' is damaged: ", printable(why, 600));
 }
 
-// Nothing without a file. What is wrong with its text as JSON, or with the fields that `parse` asks for, is
-// one sentence.
+// Nothing without a file. `parse` throws Malformed.
 template <class Parse>
-auto read_json(const fs::path& file, const char* without_fields,
-               const Parse& parse) -> std::optional<decltype(parse(Json()))> {
+auto read_if_there(const fs::path& file,
+                   const Parse& parse) -> std::optional<decltype(parse(std::string()))> {
   const auto text = read_text(file);
   if (!text) {
     std::error_code error;
     TORCH_CHECK(!fs::exists(file, error), "cannot read '", printable(file.string(), kMaxPath), "'");
     return std::nullopt;
   }
-  const auto json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) damaged(file, "it is not a JSON object");
   try {
-    return parse(json);
-  } catch (const Json::exception&) {
-    damaged(file, without_fields);
+    return parse(*text);
+  } catch (const Malformed& malformed) {
+    damaged(file, malformed.reason);
   }
-}
-
-// NaN is written as null.
-double number_of(const Json& json) { return json.is_null() ? kUnknown : json.get<double>(); }
-
-std::vector<double> numbers_of(const Json& json) {
-  std::vector<double> numbers;
-  for (const auto& each : json) numbers.push_back(number_of(each));
-  return numbers;
-}
-
-std::string dump(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -112,44 +89,13 @@ bool is_finished(const fs::path& run) {
 }
 
 std::optional<RunResult> read_result(const fs::path& run) try {
-  return read_json(result_of(run), "it has no tests", [](const Json& json) {
-    RunResult result;
-    for (const auto& test : json.at("tests"))
-      result.tests.push_back({test.at("name").get<std::string>(), test.at("id").get<bool>(),
-                              test.at("pictures").get<int64_t>(), test.value("skipped_pictures", int64_t{0}),
-                              test.value("scored_classes", int64_t{0}), number_of(test.at("top1"))});
-    if (const auto found = json.find("selection"); found != json.end()) result.selection = number_of(*found);
-    if (const auto found = json.find("relative_distance"); found != json.end())
-      result.relative_distance = number_of(*found);
-    result.selection_images = json.value("selection_pictures", int64_t{0});
-    if (const auto found = json.find("seconds"); found != json.end() && found->is_number())
-      result.seconds = found->get<double>();
-    if (const auto found = json.find("weights"); found != json.end() && found->is_string())
-      result.weights = found->get<std::string>();
-    if (const auto found = json.find("diagnosis"); found != json.end() && found->is_string())
-      result.diagnosis = found->get<std::string>();
-    result.json = dump(json, 2);
-    return result;
-  });
+  return read_if_there(result_of(run), parse_result);
 } catch (...) {
   rethrow_from("read_result");
 }
 
 std::optional<RadiusHistory> read_radii(const fs::path& run) try {
-  return read_json(run / "radii.json", "it has no radii of each tensor", [](const Json& json) {
-    RadiusHistory history{json.at("names").get<std::vector<std::string>>(), {}};
-    const auto& steps = json.at("steps");
-    const auto radius_steps = json.value("radius_steps", Json::array());  // older runs have none
-    for (size_t i = 0; i < steps.size(); ++i) {
-      auto& entry = history.entries.emplace_back();
-      entry.step = steps.at(i).get<int64_t>();
-      entry.radii = numbers_of(json.at("radii").at(i));
-      entry.ratios = numbers_of(json.at("ratios").at(i));
-      if (i < radius_steps.size() && !radius_steps[i].is_null())
-        entry.radius_step = radius_steps[i].get<int64_t>();
-    }
-    return history;
-  });
+  return read_if_there(run / "radii.json", parse_radii);
 } catch (...) {
   rethrow_from("read_radii");
 }
@@ -180,69 +126,11 @@ std::optional<RunPredictions> read_predictions(const fs::path& run) try {
 }
 
 std::optional<RunEnvironment> read_environment(const fs::path& run) {
-  const auto json = Json::parse(read_text(environment_of(run)).value_or(""), nullptr, false);
-  if (!json.is_object()) return std::nullopt;
-  const auto text = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  const auto threads = json.find("threads");
-  return RunEnvironment{text("command"),
-                        text("version"),
-                        text("libtorch"),
-                        text("device"),
-                        threads != json.end() && threads->is_number_integer() ? threads->get<int64_t>() : 0,
-                        text("host"),
-                        text("started")};
+  return parse_environment(read_text(environment_of(run)).value_or(""));
 }
 
-// No field of it has commas or quotes.
 EpochHistory read_epochs(const fs::path& run) {
-  EpochHistory history{{}, read_text(run / "summary.csv").value_or("")};
-  std::istringstream lines(history.csv);
-  std::vector<std::string> names;
-  for (std::string line; std::getline(lines, line);) {
-    std::vector<std::string> fields;
-    std::istringstream parts(line);
-    for (std::string field; std::getline(parts, field, ',');) fields.push_back(field);
-    if (names.empty()) {
-      names = fields;
-      continue;
-    }
-    const auto number = [&](const char* name) {
-      const auto i = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-      return i < fields.size() ? parse_number<double>(fields[i]).value_or(kUnknown) : kUnknown;
-    };
-    const EpochRecord epoch{number("epoch"), number("train_loss"), number("selection_accuracy")};
-    if (std::isfinite(epoch.epoch)) history.epochs.push_back(epoch);
-  }
-  return history;
-}
-
-std::string to_text(const RunEnvironment& environment) {
-  return dump({{"command", environment.command},
-               {"version", environment.version},
-               {"libtorch", environment.libtorch},
-               {"device", environment.device},
-               {"threads", environment.threads},
-               {"host", environment.host},
-               {"started", environment.started}},
-              2);
-}
-
-std::string to_text(const RadiusHistory& history) {
-  Json json = {{"names", history.names},
-               {"steps", Json::array()},
-               {"radii", Json::array()},
-               {"ratios", Json::array()},
-               {"radius_steps", Json::array()}};
-  for (const auto& entry : history.entries) {
-    json["steps"].push_back(entry.step);
-    json["radii"].push_back(entry.radii);
-    json["ratios"].push_back(entry.ratios);
-    json["radius_steps"].push_back(entry.radius_step ? Json(*entry.radius_step) : Json(nullptr));
-  }
-  return dump(json);
+  return parse_epochs(read_text(run / "summary.csv").value_or(""));
 }
 
 }  // namespace tpgm

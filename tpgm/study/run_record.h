@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tpgm/io/named_tensors.h"
@@ -115,6 +116,13 @@ std::optional<RunPredictions> read_predictions(const std::filesystem::path& run)
 /// Damaged files are treated as missing, because no result depends on these two.
 std::optional<RunEnvironment> read_environment(const std::filesystem::path& run);
 EpochHistory read_epochs(const std::filesystem::path& run);
+
+/// The content of these files from their text. The first two throw Malformed if it is damaged; the others leave out
+/// what they cannot read, and parse_environment() is empty if the text is no JSON object.
+RunResult parse_result(std::string_view text);
+RadiusHistory parse_radii(std::string_view text);
+std::optional<RunEnvironment> parse_environment(std::string_view text);
+EpochHistory parse_epochs(std::string text);
 
 /// The text of the files.
 std::string to_text(const RunEnvironment& environment);

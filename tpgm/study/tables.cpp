@@ -1,4 +1,4 @@
-// Reading paper.csv, and finding the folders that have one.
+// The recipes of tables, and the folders that have a paper.csv.
 #include "tpgm/study/tables.h"
 
 #include <c10/util/Exception.h>
@@ -11,8 +11,8 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/names.h"
-#include "tpgm/base/numbers.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/io/file.h"
 #include "tpgm/io/folder.h"
 #include "tpgm/study/sweep.h"
 
@@ -23,72 +23,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPaper = "paper.csv";
 
-std::string trimmed(const std::string& text) {
-  const size_t begin = text.find_first_not_of(" \t\r");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
-}
-
-// Fields may be in quotes, which are doubled within them.
-std::vector<std::string> csv_fields(const std::string& line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  for (auto& field : fields) field = trimmed(field);
-  return fields;
-}
-
-std::optional<PaperNumber> parse_cell(const std::string& text, const std::string& where) {
-  if (text.empty()) return std::nullopt;
-  const size_t at = text.find('(');
-  const auto mean = parse_number<double>(trimmed(text.substr(0, at)));
-  std::optional<double> deviation;
-  bool fine = mean.has_value();
-  if (at != std::string::npos) {
-    fine = fine && text.back() == ')';
-    deviation = parse_number<double>(trimmed(text.substr(at + 1, text.size() - at - 2)));
-    fine = fine && deviation.has_value();
-  }
-  TORCH_CHECK(fine, where, ": '", printable(text),
-              "' is not a number; expected 80.93, 80.93 (0.08) or nothing");
-  return PaperNumber{*mean, deviation};
-}
-
-// "tpgm:mu=0.1,norm=l2": the recipe tpgm.toml with these.
-Recipe recipe_named(const std::string& variant, const fs::path& folder, const std::string& where) {
-  const size_t colon = variant.find(':');
-  const fs::path file = folder / (variant.substr(0, colon) + ".toml");
+// The recipe of a row, with the settings of the row.
+Recipe recipe_of_row(const PaperCsv::Row& row, const fs::path& folder, const std::string& where) {
+  const fs::path file = folder / (row.recipe + ".toml");
   if (!fs::is_regular_file(file)) {
     std::vector<std::string> stems;
     for (const auto& entry : entries_of(folder)) {
       if (entry.extension() == ".toml") stems.push_back(entry.stem().string());
     }
     TORCH_CHECK(false, where, ": no recipe '", printable(file.filename().string()), "'",
-                did_you_mean(variant.substr(0, colon), stems));
+                did_you_mean(row.recipe, stems));
   }
   Recipe recipe = load_recipe(file);
-  if (colon == std::string::npos) return recipe;
   Settings other;
-  std::vector<std::string> pairs;
-  from_text(where, variant.substr(colon + 1), pairs);
-  for (const auto& pair : pairs) {
-    const size_t at = pair.find('=');
-    TORCH_CHECK(at != std::string::npos && at > 0, where, ": '", printable(pair), "': expected KEY=VALUE");
-    std::string key = pair.substr(0, at);
-    std::replace(key.begin(), key.end(), '_', '-');
-    other[key] = pair.substr(at + 1);
-  }
-  override_with(recipe, other);
+  for (const auto& [key, value] : row.settings) other[key] = value;
+  if (!other.empty()) override_with(recipe, other);
   return recipe;
 }
 
@@ -102,7 +51,7 @@ std::string first_sentence(const fs::path& file) {
   std::ifstream stream(file);
   std::string text;
   for (std::string line; std::getline(stream, line) && line.starts_with('#');) {
-    const auto words = trimmed(line.substr(std::min(line.find_first_not_of('#'), line.size())));
+    const auto words = without_blanks(line.substr(std::min(line.find_first_not_of('#'), line.size())));
     if (words.empty() && !text.empty()) break;
     text += (text.empty() ? "" : " ") + words;
     if (const size_t end = text.find(". "); end != std::string::npos || text.ends_with('.')) {
@@ -132,41 +81,20 @@ std::string about_recipe(const fs::path& file) {
 
 PaperTable load_table(const fs::path& folder, const std::string& name) try {
   const fs::path file = folder / kPaper;
-  std::ifstream stream(file);
-  TORCH_CHECK(stream, "cannot read '", file.string(), "'");
-  PaperTable table;
-  table.name = name;
-  int number = 0;
-  bool header = true;
-  for (std::string line; std::getline(stream, line);) {
-    ++number;
-    if (trimmed(line).empty() || line.starts_with('#')) continue;
-    const auto where = fmt::format("'{}' line {}", file.string(), number);
-    const auto fields = csv_fields(line);
-    if (header) {
-      TORCH_CHECK(fields.size() >= 2 && fields[0] == "row" && fields[1] == "recipe", where,
-                  ": expected row,recipe,TEST=TITLE,...");
-      for (size_t i = 2; i < fields.size(); ++i) {
-        const size_t at = fields[i].find('=');
-        const auto test = fields[i].substr(0, at);
-        TORCH_CHECK(!test.empty() && std::none_of(table.tests.begin(), table.tests.end(),
-                                                  [&](const auto& other) { return other.first == test; }),
-                    where, ": a test without a name, or there twice");
-        table.tests.emplace_back(test, at == std::string::npos ? test : fields[i].substr(at + 1));
-      }
-      header = false;
-      continue;
-    }
-    TORCH_CHECK(fields.size() == table.tests.size() + 2, where, ": ", fields.size(), " fields under ",
-                table.tests.size() + 2,
-                " columns; put a recipe with several options in quotes: \"tpgm:mu=0.1,norm=l2\"");
-    TORCH_CHECK(!fields[0].empty() && !fields[1].empty(), where, ": a row needs a label and a recipe");
-    PaperRow row{fields[0], fields[1], recipe_named(fields[1], folder, where), {}};
-    for (size_t i = 2; i < fields.size(); ++i) row.numbers.push_back(parse_cell(fields[i], where));
-    table.rows.push_back(std::move(row));
+  const auto text = read_text(file);
+  TORCH_CHECK(text, "cannot read '", file.string(), "'");
+  PaperCsv csv;
+  try {
+    csv = parse_paper_csv(*text);
+  } catch (const Malformed& malformed) {
+    TORCH_CHECK(false, "'", file.string(), "' ", malformed.reason);
   }
-  TORCH_CHECK(!stream.bad(), "cannot read '", file.string(), "'");
-  TORCH_CHECK(!table.rows.empty(), "'", file.string(), "' has no rows");
+  PaperTable table{name, std::move(csv.tests), {}};
+  for (auto& row : csv.rows) {
+    auto recipe = recipe_of_row(row, folder, fmt::format("'{}' line {}", file.string(), row.line));
+    table.rows.push_back(
+        {std::move(row.label), std::move(row.variant), std::move(recipe), std::move(row.numbers)});
+  }
   return table;
 } catch (...) {
   rethrow_from("load_table");

@@ -7,15 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "tpgm/study/paper_csv.h"
 #include "tpgm/train/recipe.h"
 
 namespace tpgm {
-
-/// A cell: "80.93 (0.08)".
-struct PaperNumber {
-  double mean = 0;
-  std::optional<double> deviation;
-};
 
 struct PaperRow {
   std::string label;
@@ -32,8 +27,7 @@ struct PaperTable {
   std::vector<PaperRow> rows;
 };
 
-/// Reads FOLDER/paper.csv: the header `row,recipe,real=Real,...`, then lines of a label, a recipe and cells,
-/// which may be empty. Throws, naming file and line, for any other content.
+/// Reads FOLDER/paper.csv and the recipes that it names. Throws, naming file and line, for anything else.
 PaperTable load_table(const std::filesystem::path& folder, const std::string& name);
 
 struct TableFolder {

@@ -27,12 +27,6 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin));
 }
 
-// Without the mark that some editors put first.
-std::string_view text_of(const MappedFile& file) {
-  const std::string_view text = file.bytes();
-  return text.starts_with("\xEF\xBB\xBF") ? text.substr(3) : text;
-}
-
 bool is_utf8(const std::string& text) {
   try {
     Json(text).dump();
@@ -78,20 +72,20 @@ std::vector<std::string> folder_names(const std::filesystem::path& folder) {
 
 std::string name_in(const Json& value, const std::string& where) {
   const Json& name = value.is_array() && !value.empty() ? value.back() : value;
-  TORCH_CHECK(name.is_string(), "", where, " is ", value.type_name(), ", expected a name");
+  if (!name.is_string())
+    throw Malformed{fmt::format("{} is {}, expected a name", where, value.type_name()), "correct it"};
   return trimmed(name.get<std::string>());
 }
 
-std::vector<std::string> names_in(const Json& json, const std::string& file) {
+std::vector<std::string> names_in(const Json& json) {
   std::vector<std::string> names;
   if (json.is_array()) {
-    for (const auto& value : json)
-      names.push_back(name_in(value, fmt::format("'{}': entry {}", file, names.size())));
+    for (const auto& value : json) names.push_back(name_in(value, fmt::format("entry {}", names.size())));
     return names;
   }
   std::vector<std::pair<std::string, std::string>> items;
   for (const auto& [key, value] : json.items()) {
-    items.emplace_back(key, name_in(value, fmt::format("'{}': '{}'", file, printable(key))));
+    items.emplace_back(key, name_in(value, fmt::format("'{}'", printable(key))));
   }
   const bool numbers = std::all_of(items.begin(), items.end(), [](const auto& item) {
     return !item.first.empty() && item.first.find_first_not_of("0123456789") == std::string::npos;
@@ -105,51 +99,71 @@ std::vector<std::string> names_in(const Json& json, const std::string& file) {
 
 }  // namespace
 
+std::vector<std::string> parse_class_names(std::string_view file) {
+  const std::string_view text = without_byte_order_mark(file);
+  const std::string whole = trimmed(text);
+  std::vector<std::string> names;
+  const bool is_json = whole.starts_with('[') || whole.starts_with('{');
+  if (is_json) {
+    const Json json = Json::parse(whole, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded())
+      throw Malformed{"it begins like JSON but is not JSON", "expected a name a line, or JSON"};
+    names = names_in(json);
+  } else {
+    names = lines_of(text);
+  }
+  if (names.empty()) throw Malformed{"it has no names in it", "expected a name a line"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty())
+      throw Malformed{fmt::format("the name {} is empty",
+                                  is_json ? fmt::format("of class {}", i) : fmt::format("in line {}", i + 1)),
+                      "every class needs one"};
+    if (!is_utf8(names[i]))
+      throw Malformed{fmt::format("'{}' is not UTF-8", printable(names[i])), "save the file as such"};
+  }
+  return names;
+}
+
+std::vector<std::string> parse_templates(std::string_view file) {
+  constexpr const char* kExpected = "expected lines such as 'a photo of a {}.'";
+  const std::string_view text = without_byte_order_mark(file);
+  if (trimmed(text).starts_with('[')) throw Malformed{"it is JSON", kExpected};
+  std::vector<std::string> templates;
+  size_t number = 0;
+  for (auto& line : lines_of(text)) {
+    ++number;
+    if (line.empty()) continue;
+    if (!is_utf8(line)) throw Malformed{fmt::format("line {} is not UTF-8", number), "save the file as such"};
+    if (line.find(kPlaceholder) == std::string::npos)
+      throw Malformed{
+          fmt::format("line {}, '{}', has no {{}} for the name of a class", number, printable(line)),
+          kExpected};
+    templates.push_back(std::move(line));
+  }
+  if (templates.empty()) throw Malformed{"it has no templates in it", kExpected};
+  return templates;
+}
+
 std::vector<std::string> load_class_names(const std::filesystem::path& path) try {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return folder_names(path);
   const MappedFile file(path);
-  const std::string text = trimmed(text_of(file));
-  std::vector<std::string> names;
-  const bool is_json = text.starts_with('[') || text.starts_with('{');
-  if (is_json) {
-    const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    TORCH_CHECK(!json.is_discarded(), "'", path.string(), "' begins like JSON but is not JSON");
-    names = names_in(json, path.string());
-  } else {
-    names = lines_of(text_of(file));
+  try {
+    return parse_class_names(file.bytes());
+  } catch (const Malformed& malformed) {
+    refuse(path, malformed);
   }
-  TORCH_CHECK(!names.empty(), "'", path.string(), "' has no names in it");
-  for (size_t i = 0; i < names.size(); ++i) {
-    TORCH_CHECK(!names[i].empty(), "'", path.string(), "': the name ",
-                is_json ? fmt::format("of class {}", i) : fmt::format("in line {}", i + 1),
-                " is empty; every class needs one");
-    TORCH_CHECK(is_utf8(names[i]), "'", path.string(), "': '", printable(names[i]),
-                "' is not UTF-8; save the file as such");
-  }
-  return names;
 } catch (...) {
   rethrow_from("load_class_names");
 }
 
 std::vector<std::string> load_templates(const std::filesystem::path& path) try {
   const MappedFile file(path);
-  TORCH_CHECK(!trimmed(text_of(file)).starts_with('['), "'", path.string(),
-              "' is JSON; expected lines such as 'a photo of a {}.'");
-  std::vector<std::string> templates;
-  size_t number = 0;
-  for (auto& line : lines_of(text_of(file))) {
-    ++number;
-    if (line.empty()) continue;
-    TORCH_CHECK(is_utf8(line), "'", path.string(), "': line ", number,
-                " is not UTF-8; save the file as such");
-    TORCH_CHECK(line.find(kPlaceholder) != std::string::npos, "'", path.string(), "': line ", number, ", '",
-                printable(line), "', has no {} for the name of a class");
-    templates.push_back(std::move(line));
+  try {
+    return parse_templates(file.bytes());
+  } catch (const Malformed& malformed) {
+    refuse(path, malformed);
   }
-  TORCH_CHECK(!templates.empty(), "'", path.string(),
-              "' has no templates in it; expected lines such as 'a photo of a {}.'");
-  return templates;
 } catch (...) {
   rethrow_from("load_templates");
 }

@@ -20,4 +20,8 @@ std::vector<std::string> load_class_names(const std::filesystem::path& path);
 /// One template a line, each with "{}" where the name goes. Throws for one without, and if there is none.
 std::vector<std::string> load_templates(const std::filesystem::path& path);
 
+/// The same from the text of a file. They throw Malformed.
+std::vector<std::string> parse_class_names(std::string_view text);
+std::vector<std::string> parse_templates(std::string_view text);
+
 }  // namespace tpgm

@@ -49,34 +49,6 @@ std::vector<Part> list_of(const RunParts& run, const std::filesystem::path& file
 
 }  // namespace
 
-RunLog::Json to_json(const RunState& state) {
-  RunLog::Json json;
-  RunState::fields([&](const char* key, const auto& value) { json[key] = value; }, state);
-  return json;
-}
-
-RunState run_state_of(const RunLog::Json& numbers, int64_t epochs, int64_t steps_per_epoch,
-                      const std::filesystem::path& file) {
-  RunState state;
-  RunState::fields(
-      [&](const char* key, auto& value) {
-        if (RunState::is_newer(key) && !numbers.contains(key)) return;
-        try {
-          numbers.at(key).get_to(value);
-        } catch (const RunLog::Json::exception&) {
-          TORCH_CHECK(false, "'", file.string(), "' is damaged: it has no '", key,
-                      "' of a run's state; begin the run again with `overwrite`");
-        }
-      },
-      state);
-  const int64_t begin = state.epochs_done * steps_per_epoch;
-  TORCH_CHECK(state.epochs_done >= 0 && state.epochs_done <= epochs && state.step >= begin &&
-                  state.step <= begin + steps_per_epoch,
-              "'", file.string(), "' is damaged: it is at step ", state.step, " after ", state.epochs_done,
-              " epochs; begin the run again with `overwrite`");
-  return state;
-}
-
 NamedTensors tensors_of(const RunParts& parts) {
   NamedTensors all;
   for (const auto& part : list_of(parts, {})) {

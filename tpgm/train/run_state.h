@@ -58,6 +58,9 @@ RunLog::Json to_json(const RunState& state);
 RunState run_state_of(const RunLog::Json& numbers, int64_t epochs, int64_t steps_per_epoch,
                       const std::filesystem::path& file);
 
+/// The same; throws Malformed.
+RunState parse_run_state(const RunLog::Json& numbers, int64_t epochs, int64_t steps_per_epoch);
+
 /// References to the parts of a run that have tensors to save.
 struct RunParts {
   Classifier& model;
