@@ -99,6 +99,7 @@ endif()
 if(TPGM_FUZZ)
   # vptr: LibTorch keeps the type information of some classes to itself.
   add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize=vptr
-                      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g)
-  add_link_options(-fsanitize=address,undefined)
+                      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -O1 -g
+                      -fprofile-instr-generate -fcoverage-mapping)  # the lines that inputs reach, for tests/fuzz/run
+  add_link_options(-fsanitize=address,undefined -fprofile-instr-generate)
 endif()

@@ -126,6 +126,7 @@ def vocabularies():
     write("vocabulary", "tokenizer", compact.encode())
     write("vocabulary", "merges_as_text", compact.replace('["a","b</w>"]', '"a b</w>"').encode())
     write("vocabulary", "vocab", json.dumps(vocab).encode())
+    write("vocabulary", "vocab_and_merges", json.dumps(vocab).encode() + b"\0#version: 0.2\na b</w>\n")
     write("vocabulary", "list", b"title\na b</w>\r\na b\nab a</w>\n")
     for name, data in {"packed": compact.encode(), "packed_list": b"title\na b</w>\n"}.items():
         write("vocabulary", name, gzip.compress(data, mtime=0))
@@ -191,8 +192,53 @@ def image_lists():
     write("image_list", "wrong", b"a/1.jpg 0\na/2.jpg -1\n")
 
 
+def run_folders():
+    old = HERE.parent / "study" / "run-0.1.0"
+    test = {"name": "sketch", "id": False, "pictures": 40, "skipped_pictures": 0, "scored_classes": 5, "top1": 82.5}
+    result = {"tests": [test, test | {"name": "real", "id": True, "top1": None}], "selection": 90.0, "seconds": 12.5,
+              "weights": "xxh128:0123456789abcdef"}
+    write("run_record", "result", json.dumps(result, indent=2).encode())
+    radii = {"names": ["a.weight", "b.bias"], "steps": [1, 2, 2], "radii": [[0.1, 0], [0.2, 1e-3], [0.3, 2]],
+             "ratios": [[], [1, None], [0.5, 0.5]], "radius_steps": [None, None, 4]}
+    write("run_record", "radii", json.dumps(radii).encode())
+    environment = {"command": "tpgm train", "version": "0.1.0", "libtorch": "2.13.0", "device": "cpu", "threads": 2,
+                   "host": "h", "started": "2026-01-01T00:00:00Z"}
+    write("run_record", "environment", json.dumps(environment).encode())
+    write("run_record", "summary", b"epoch,lr,train_loss,selection_accuracy\n1,0.1,2.5,\n2,0.1,nan,80.5\n")
+    write("run_record", "nested", b'{"tests":[],"names":[],"radii":[],"ratios":[],"steps":[],"radius_steps":' +
+          b"[" * 40 + b"]" * 40 + b"}")
+    for path in sorted(old.rglob("*")):
+        if path.suffix in (".json", ".csv") and path.stat().st_size <= 1 << 14:
+            write("run_record", "old-" + "-".join(path.relative_to(old).parts), path.read_bytes())
+    state = {"step": 120, "data": "0123", "epochs_done": 1, "best_epoch": 1, "best": 80.5, "radius_batches": 3,
+             "skipped": 0, "epoch_loss": 0.5, "epoch_right": 3, "epoch_images": 4, "window_loss": 0.5, "window_right": 3,
+             "window_images": 4, "seconds": 1.5}
+    write("run_state", "state", json.dumps(state).encode())
+    write("run_state", "large", json.dumps(state | {"epochs_done": 2**63 - 1, "step": -1}).encode())
+
+
+def tables_and_lists():
+    write("paper_csv", "table", b"# a table\nrow,recipe,real=Real,sketch\nFT,ft,80.93 (0.08),\n"
+                                b'"TPGM, l2","tpgm:mu=0.1,norm=l2", 1e1 ,4\r\n')
+    write("class_names", "lines", b"\xef\xbb\xbftabby cat\ndog \r\n\n")
+    write("class_names", "list", b'["tabby cat", "dog"]')
+    write("class_names", "index", b'{"0": ["n01440764", "tench"], "10": "brambling", "2": "shark"}')
+    write("class_names", "templates", b"a photo of a {}.\n\n{} and {}\n")
+    write("metadata", "classes", b'["cat", "d\\u00f6g"]')
+    write("metadata", "view", b'{"mean":[0.5],"std":[0.2,0.2,0.2],"crop_pct":0.9,"interpolation":"bicubic"}')
+    write("metadata", "ratio", b"0.5")
+    write("metadata", "nested", b'{"mean":' + b"[" * 40 + b"]" * 40 + b"}")
+    write("braces", "range", b"a-{008..12}-{b,,c}.tar")
+    write("braces", "wide", b"{0000000000..3}{1..")
+    for i, text in enumerate(["1.5e-3,inf", "-7", "auto", "4GiB", "true", "layer*.[0-9].w?ight\nlayer1.10.weight",
+                              "wieght-decay", "encoder_layer_3.mlp\nencoder_layer_12.mlp"]):
+        write("values", str(i), text.encode())
+
+
 parts_of_goldens()
 hand_made()
+run_folders()
+tables_and_lists()
 vocabularies()
 configs()
 tars()
