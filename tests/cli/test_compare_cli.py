@@ -42,7 +42,8 @@ class Compare(SweepCommand):
         runs = {path.parent.relative_to(self.out / "runs"): self.settings(path.parent)
                 for path in self.out.rglob("result.json")}
         self.assertEqual(len(runs), 25)
-        own = {"method", "output", "epochs", "weights", "lp-epochs", "lp-lr", "mu", "lambda"}
+        own = {"method", "output", "epochs", "weights", "lp-epochs", "lp-lr", "mu", "lambda", "radius-smoothing",
+               "radius-mix"}
         ft = runs[Path("ft/seed=0")]
         for path, settings in runs.items():
             trains = path.parts[0] in ("ft", "l2-sp", "lp-ft", "ftp", "spd")
@@ -53,8 +54,11 @@ class Compare(SweepCommand):
                 self.assertEqual(settings[key], ft[key], (path, key))
 
         # The strength with the best selection accuracy is in the table, and nothing is run again.
-        self.edit(self.out / "runs" / "l2-sp" / "mu=1e-2,seed=0", selection=101, tests=(12.5, 13.5, 14.5))
-        self.edit(self.out / "runs" / "spd" / "lambda=0.5,seed=0", selection=101)
+        for row in ("l2-sp", "spd"):
+            for result in (self.out / "runs" / row).glob("*/result.json"):
+                self.edit(result.parent, selection=50)
+        self.edit(self.out / "runs" / "l2-sp" / "mu=1e-2,seed=0", selection=60, tests=(12.5, 13.5, 14.5))
+        self.edit(self.out / "runs" / "spd" / "lambda=0.5,seed=0", selection=60)
         before = {path: path.stat().st_mtime_ns for path in self.out.rglob("result.json")}
         again = self.run_ok(*command, "--title", "Mine & yours")
         self.assertEqual({path: path.stat().st_mtime_ns for path in self.out.rglob("result.json")}, before)

@@ -162,7 +162,7 @@ class Report(ReportCommand):
             self.assertIn(name, (folder / "results.md").read_text(encoding="utf-8"))
         self.assertIn("relative to FT", page.text())
         self.assertRegex(page.text(), r"Fine-tuning (gained|lost|changed)")
-        self.assertIn("from the spread over 2 seeds (of rows with one, from the number of images)", page.text())
+        self.assertIn("on the same images, over 2 seeds (some rows have one).", page.text())
         day = json.loads((self.runs / "before/environment.json").read_text())["started"][:10]
         self.assertIn(f"8 runs in 7 rows; anchor fine-tuned on home; CPU; {day}", page.text())
         latex = (folder / "results.tex").read_text(encoding="utf-8")
