@@ -67,10 +67,11 @@ JobOptions job_options(const std::string& command, int64_t side_by_side, Progres
 }
 
 void add_choose(CLI::App& app, std::string& choose) {
-  app.add_option("--choose", choose,
-                 "How the best of a sweep is chosen on selection data: best, the most accurate; or one-se, of "
-                 "those within one standard error of it the one nearest to the pre-trained weights (methods with "
-                 "an anchor)")
+  app.add_option(
+         "--choose", choose,
+         "How the best of a sweep is chosen on selection data: best, the most accurate; or one-se, of "
+         "those within one standard error of it the one nearest to the pre-trained weights (methods with "
+         "an anchor)")
       ->type_name(type_name<Choose>());
 }
 
@@ -93,7 +94,8 @@ int run_sweep_command(const Recipe& recipe, int64_t side_by_side, bool dry_run, 
   SweepResult result;
   {
     Progress progress(Progress::Elsewhere::kNothing);
-    result = run_sweep(jobs, job_options("train", side_by_side, progress), recipe.choose.value_or(Choose::kBest));
+    result =
+        run_sweep(jobs, job_options("train", side_by_side, progress), recipe.choose.value_or(Choose::kBest));
   }
   const auto folder = std::filesystem::path(jobs.front().settings.at("output")).parent_path().string();
   if (json) {

@@ -62,6 +62,8 @@ Run configure_train(CLI::App& app) {
       throw UsageError("the recipe takes '" + recipe.take.front() +
                        "' from another row of its table: run it with tpgm reproduce");
     const bool many = !recipe.sweep.empty() || !recipe.seeds.empty();
+    if (!args->choose.empty() && recipe.sweep.empty())
+      throw UsageError("--choose chooses among the runs of a sweep; give one with --sweep");
     if (!many && args->jobs > 0) recipe.settings["workers"] = std::to_string(args->jobs);
     if (many && args->overwrite)
       throw UsageError("--overwrite replaces one run; a sweep makes what is missing in its folder");

@@ -147,7 +147,50 @@ class Sweep(SweepCommand):
         self.assertEqual(test_cli.tpgm(*command).returncode, 1)
         self.assertEqual(self.times(), before)
 
+    def test_what_runs_tell_of_strengths_and_differences(self):
+        """mars-sp with a radius that is never reached: the sweep, the runs and the report say so."""
+        command = self.arguments("--sweep", "method=ft,mars-sp", "--seeds", "0,1", "--choose", "one-se")
+        said = self.run_ok(*command).stdout
+        results = {path.parent.name: json.loads(path.read_text()) for path in self.out.glob("*/result.json")}
+        self.assertEqual(len(results), 4)
+        for name, result in results.items():
+            self.assertGreater(result["selection_pictures"], 0)
+            self.assertEqual(result["relative_distance"] is None, "method=ft" in name)
+            self.assertEqual(result["diagnosis"] is None, "method=ft" in name)
+            lines = [json.loads(line) for line in (self.out / name / "log.jsonl").read_text().splitlines()]
+            events = [line["text"] for line in lines if line["event"] == "diagnosis"]
+            self.assertEqual(events, [result["diagnosis"]] if result["diagnosis"] else [])
+            file = (self.out / name / "predictions.safetensors").read_bytes()
+            header = json.loads(file[8:8 + int.from_bytes(file[:8], "little")])
+            tests = {key for key in header if key != "__metadata__"}
+            self.assertEqual(tests, {test["name"] + end for test in result["tests"] for end in ("", "=labels")})
+        self.assertIn("no tensor reaches the radius 64", results["method=mars-sp,seed=0"]["diagnosis"])
+        self.assertEqual(json.loads(self.run_ok(*command, "--json").stdout)["rows"][1]["choose"], "one-se")
+        # Both rows have the same weights, or almost: nothing differs, and nothing is said to differ.
+        page = self.folder / "page.html"
+        report = self.run_ok("report", self.out, "-o", page)
+        self.assertIn("MARS-SP: the method has next to no effect", report.stderr)
+        self.assertNotRegex(said + page.read_text(), "[0-9][↑↓]")
+        self.assertIn("Bars are 95 % intervals", page.read_text())
+        # Predictions that are all right in one row, and all wrong in the other.
+        for name in results:
+            path = self.out / name / "predictions.safetensors"
+            data = bytearray(path.read_bytes())
+            begin = 8 + int.from_bytes(data[:8], "little")
+            header = json.loads(data[8:begin])
+            for test in results[name]["tests"]:
+                first, last = (begin + at for at in header[test["name"]]["data_offsets"])
+                labels = data[slice(*(begin + at for at in header[test["name"] + "=labels"]["data_offsets"]))]
+                data[first:last] = labels if "mars" in name else b"".join(
+                    (int.from_bytes(labels[i:i + 4], "little") ^ 1).to_bytes(4, "little") for i in range(0, len(labels), 4))
+            path.write_bytes(data)
+        self.run_ok("report", self.out, "-o", page)
+        self.assertRegex(page.read_text(), "[0-9]↑")
+        self.assertIn("↑ ↓: differs from FT by more than the 95 % interval", page.read_text())
+
     def test_refused(self):
+        self.assertIn("--choose chooses among the runs of a sweep",
+                      self.error(2, *self.arguments("--choose", "one-se")))
         for more, words in (
                 (("--sweep", "lrr=1,2"), "did you mean 'lr'?"),
                 (("--sweep", "lr"), "KEY=VALUE,VALUE"),

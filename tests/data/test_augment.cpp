@@ -134,8 +134,8 @@ TEST(RandomAffine, DrawsWithinItsRanges) {
     Random random(1, 2, i);
     const auto change = draw_affine(options, 40, 20, random);
     size_t at = 0;
-    for (const double value :
-         {change.degrees, static_cast<double>(change.right), static_cast<double>(change.down), change.scale}) {
+    for (const double value : {change.degrees, static_cast<double>(change.right),
+                               static_cast<double>(change.down), change.scale}) {
       auto& [low, high] = seen[at++];
       low = std::min(low, value), high = std::max(high, value);
     }

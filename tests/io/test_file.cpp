@@ -108,8 +108,7 @@ TEST_F(Files, SayHowMuchRoomTheyNeed) {
   EXPECT_TRUE(full.starts_with(" (the file takes 5 ") && full.ends_with(" free)")) << full;
   EXPECT_TRUE(
       room_text(ENOSPC, "x", 0).starts_with(" (there is no room for another file, and the disk has "));
-  EXPECT_EQ(room_text(EDQUOT, folder_ / "x", 0),
-            " (there is no room for another file, and the quota leaves less free)");
+  EXPECT_EQ(room_text(EDQUOT, folder_ / "x", 0), " (the quota is used up)");
 }
 
 }  // namespace

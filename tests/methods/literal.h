@@ -148,7 +148,8 @@ struct LiteralTpgm : LiteralRadii {
   }
   void after_step(int64_t t) override {
     const bool learns = !options.every_or_default().at_end() && t % options.every_or_default().steps == 0;
-    if (options.every_or_default().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate)) return;
+    if (options.every_or_default().at_end() || (!learns && options.project() == ProjectWhen::kOnUpdate))
+      return;
     measure();
     learn(learns ? options.radius_steps().value_or(1) : 0);
     clamp();

@@ -196,7 +196,8 @@ TEST_P(State, AReplayedStepCountsLikeOneThatRan) {
     TrainingRun ran(device(), make<Tpgm>(options), sgd(), 2),
         replayed(device(), make<Tpgm>(options), sgd(), 2);
     for (auto* run : {&ran, &replayed}) {
-      EXPECT_EQ(run->capturable().next_step().has_value(), options.every_or_default().at_end()) << "radii are to begin";
+      EXPECT_EQ(run->capturable().next_step().has_value(), options.every_or_default().at_end())
+          << "radii are to begin";
       run->train(0, 1);
     }
     ran.train(1, 7);

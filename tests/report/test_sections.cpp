@@ -223,7 +223,7 @@ TEST_F(Sections, PlaneHasAveragesAndTheirSpread) {
   EXPECT_NEAR(std::stod(lines[1][3]), 10 / std::sqrt(3), 1e-9);
   EXPECT_NEAR(std::stod(lines[1][4]), 8 / std::sqrt(3), 1e-9);
   EXPECT_EQ(lines[2][0], "LP");
-  EXPECT_HAS(figure(section).caption, "Bars are 95 % intervals, from the images and the seeds.");
+  EXPECT_HAS(figure(section).caption, "Bars are two standard errors, from the seeds or");
 }
 
 TEST_F(Sections, PlaneOfWiseWithoutWhatItJoins) {

@@ -115,7 +115,8 @@ tpgm      83.0 ± 0.2↓*    37.3 *
   EXPECT_EQ(to_csv(table), to_csv(example()));
   EXPECT_NE(to_markdown(table).find("**37.3↑**"), std::string::npos);
   EXPECT_NE(to_latex(table).find("\\textbf{37.3$\\uparrow$}"), std::string::npos);
-  EXPECT_NE(to_latex(table).find("\\multicolumn{4}{l}{\\footnotesize 50 \\% $\\uparrow$}"), std::string::npos);
+  EXPECT_NE(to_latex(table).find("\\multicolumn{4}{l}{\\footnotesize 50 \\% $\\uparrow$}"),
+            std::string::npos);
   EXPECT_NE(to_html(table).find("<p class=\"note\">50 % ↑</p>"), std::string::npos);
   table.arrows = {{3, 0, true}};
   EXPECT_THROW(to_text(table), std::invalid_argument);

@@ -1,4 +1,4 @@
-// Differences on the same images, against McNemar's formula, numbers by hand and resampling.
+// Differences on the same images, against the formula for paired shares, numbers by hand and resampling.
 #include "tpgm/study/paired.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::pair<Images, Images> images(int both, int before, int after, int none) {
   return {one, other};
 }
 
-TEST(Paired, OneSeedIsMcNemar) {
+TEST(Paired, OneSeedIsThatOfPairedShares) {
   const auto [before, after] = images(50, 10, 20, 20);
   const auto difference = paired_difference(row({before}), row({after}), {"t"}).value();
   EXPECT_NEAR(difference.points, 10, 1e-9);
@@ -71,6 +71,21 @@ TEST(Paired, OneRunStandsBesideAllSeeds) {
   const auto alone = paired_difference(row({before}), row({after, after, after}), {"t"}).value();
   EXPECT_NEAR(alone.points, 10, 1e-9);
   EXPECT_NEAR(alone.error, paired_difference(row({before}), row({after}), {"t"})->error, 1e-9);
+}
+
+TEST(Paired, OtherSeedsAreNotCompared) {
+  const Images right = {1, 1, 0}, wrong = {0, 0, 1};
+  EXPECT_FALSE(paired_difference(row({right, right, wrong}), row({right, right}), {"t"}));
+  EXPECT_TRUE(paired_difference(row({right, right, wrong}), row({right, right, right}), {"t"}));
+}
+
+// The degrees of freedom of an average are those of the test that dominates its variance.
+TEST(Paired, SmallTestsHaveFewDegreesOfFreedom) {
+  Hits hits;
+  Images many(1000, 1);
+  many[0] = 0;
+  hits.add("0", {{"small", {1, 0, 1, 0}}, {"large", many}});
+  EXPECT_NEAR(accuracy_of(hits, {"small", "large"})->freedom, 3, 0.01);
 }
 
 // The standard error is that of resampling images and seeds, for models whose images and seeds both differ.
@@ -120,8 +135,14 @@ TEST(Paired, IsUnknownForOtherImages) {
 }
 
 TEST(Paired, QuantilesAreThoseOfTables) {
-  for (const auto& [freedom, quantile] : {std::pair{1.0, 12.7062}, {2.0, 4.3027}, {3.0, 3.1824}, {5.0, 2.5706},
-                                          {6.0, 2.4469}, {10.0, 2.2281}, {30.0, 2.0423}, {1000.0, 1.9623}})
+  for (const auto& [freedom, quantile] : {std::pair{1.0, 12.7062},
+                                          {2.0, 4.3027},
+                                          {3.0, 3.1824},
+                                          {5.0, 2.5706},
+                                          {6.0, 2.4469},
+                                          {10.0, 2.2281},
+                                          {30.0, 2.0423},
+                                          {1000.0, 1.9623}})
     EXPECT_NEAR(student_quantile(freedom), quantile, 2e-3 * quantile) << freedom;
   EXPECT_TRUE(student_quantile(2.5) < 4.3027 && student_quantile(2.5) > 3.1824);
 }

@@ -33,13 +33,16 @@ TEST(Summary, TpgmIsBetter) {
        row("WISE 0.3", RowKind::kWise, 75, 53), row("WISE 0.5", RowKind::kWise, 78.5, 50),
        row("WISE 0.7", RowKind::kWise, 78.1, 48), row("TPGM", RowKind::kTpgm, 81.2, 52),
        row("TPGM-C μ=0.1", RowKind::kTpgmC, 78, 56, 70), row("TPGM-C μ=1", RowKind::kTpgmC, 70, 57, 60)});
-  EXPECT_EQ(text,
-            "Fine-tuning gained 20.0 points in distribution (60.0 → 80.0 %) and lost 8.0 out of it (50.0 → "
-            "42.0 %). TPGM has 81.2 % and 52.0 %: level with FT within noise and 10.0 points above it. TPGM-C μ=0.1 "
-            "has 78.0 % and 56.0 %: 2.0 points below and 14.0 above FT. The best of WISE that is no lower in "
-            "distribution, WISE 0.5, has 78.5 % and 50.0 %: level with TPGM-C μ=0.1 within noise and 6.0 points "
-            "below it. Best out of distribution is TPGM-C μ=1 with 57.0 % (70.0 % in it; 1 other within noise); "
-            "best in it is TPGM with 81.2 % (1 other within noise). One seed: differences below about 1.4 points are noise.");
+  EXPECT_EQ(
+      text,
+      "Fine-tuning gained 20.0 points in distribution (60.0 → 80.0 %) and lost 8.0 out of it (50.0 → "
+      "42.0 %). TPGM has 81.2 % and 52.0 %: level with FT within noise and 10.0 points above it. TPGM-C "
+      "μ=0.1 "
+      "has 78.0 % and 56.0 %: 2.0 points below and 14.0 above FT. The best of WISE that is no lower in "
+      "distribution, WISE 0.5, has 78.5 % and 50.0 %: level with TPGM-C μ=0.1 within noise and 6.0 points "
+      "below it. Best out of distribution is TPGM-C μ=1 with 57.0 % (70.0 % in it; 1 other within noise); "
+      "best in it is TPGM with 81.2 % (1 other within noise). One seed: differences below about 1.4 points "
+      "are noise.");
   EXPECT_LE(words(text), 120u);
 }
 
@@ -72,9 +75,10 @@ TEST(Summary, WiseIsJudgedByItsBestPoint) {
              "TPGM has 82.0 % in distribution and 57.0 % out of it. The best of WISE that is no lower in "
              "distribution, WISE 0.5, has");
   EXPECT_HAS(beside(79), "The best of WISE that is no lower in distribution, WISE 0.2, has");
-  EXPECT_HAS(beside(86),
-             "The nearest of WISE in distribution, WISE 0.5, has 84.0 % and 56.0 %: 2.0 points below TPGM and level "
-             "with it within noise.");
+  EXPECT_HAS(
+      beside(86),
+      "The nearest of WISE in distribution, WISE 0.5, has 84.0 % and 56.0 %: 2.0 points below TPGM and level "
+      "with it within noise.");
 }
 
 TEST(Summary, WhatIsNoise) {

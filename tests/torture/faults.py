@@ -176,7 +176,7 @@ class Faults:
             (folder / name).write_text("old")
         before = hostile.tree(folder)
         words = command.words
-        outcome, _, _ = self.spoiler.run(words, self.options.limit, fault, folder=folder)
+        outcome, _, spoiled = self.spoiler.run(words, self.options.limit, fault, folder=folder)
         killed = what in KILLS and outcome.status == -signal.SIGKILL
         problem = None if killed else outcome.problem()
         if problem is None and outcome.status != 0:
@@ -194,7 +194,8 @@ class Faults:
         if self.options.only is None:
             shutil.rmtree(folder, ignore_errors=True)
         problem = problem and f"{problem} [{fault}]"
-        return [(f"{command.name}: {kind} {what}", problem, words, outcome)]
+        title = f"{command.name}: {kind} {what}" if spoiled else "without a fault: the call did not come"
+        return [(title, problem, words, outcome)]
 
 
 if __name__ == "__main__":

@@ -111,24 +111,24 @@ class Kills:
         return hostile.difference(self.whole[name], found, foreign)
 
     def kill(self, words, name, folder, fault, rng):
-        """Runs the command and kills it; (how it ended, what is wrong with that)."""
+        """Runs the command and kills it; (how it ended, what is wrong with that, whether a call was spoiled)."""
         signals = [] if fault else rng.choice(SIGNALS)
         delays = [rng.uniform(0, self.seconds[name] if i == 0 else 0.1) for i in range(len(signals))]
         # Some file systems have no unnamed files.
         faults = [fault] if fault else []
         if rng.random() < 0.3 and not (fault or "").startswith(("unnamed", "link")):
             faults.append("unnamed:1+:EOPNOTSUPP")
-        outcome, _, _ = self.spoiler.run(words, self.options.limit, ",".join(faults), folder=folder,
-                                         signals=list(zip(delays, signals, strict=True)))
+        outcome, _, spoiled = self.spoiler.run(words, self.options.limit, ",".join(faults), folder=folder,
+                                               signals=list(zip(delays, signals, strict=True)))
         last = signals[-1] if signals else signal.SIGKILL
         allowed = {0, -last, *([] if last == signal.SIGKILL else [128 + last])}
         if fault and name in ("sweep", "reproduce"):
             allowed.add(1)  # it outlives its runs, and says which failed
         if outcome.too_long or outcome.status not in allowed:
-            return outcome, f"exit {outcome.status} after {last.name}"
+            return outcome, f"exit {outcome.status} after {last.name}", spoiled
         if outcome.status == 128 + last and not outcome.errors.strip():
-            return outcome, "no message"
-        return outcome, None
+            return outcome, "no message", spoiled
+        return outcome, None, spoiled
 
     def trial(self, number):
         rng = random.Random(f"{self.options.seed} {number}")
@@ -140,7 +140,9 @@ class Kills:
         words = self.begin(name)
         kills = 0
         while True:
-            outcome, problem = self.kill(words, name, folder, fault, rng)
+            outcome, problem, spoiled = self.kill(words, name, folder, fault, rng)
+            if kills == 0 and fault and not spoiled:
+                kind = "without a kill: the call did not come"
             kills += outcome.status != 0
             if problem is not None:
                 break

@@ -23,9 +23,10 @@ std::string text(Finding finding, int64_t step, double loss, bool last, double f
 }
 
 TEST(Diagnosis, OfAHeldModelTakesALossThatIsNotFalling) {
-  EXPECT_EQ(text(Finding::kHeld, 30, 1.9, false),
-            "the radii hold the model at the pre-trained weights: NUMBERS, and the training loss is still 1.9, "
-            "after 2 in the first steps. Where fine-tuning does better, REMEDY");
+  EXPECT_EQ(
+      text(Finding::kHeld, 30, 1.9, false),
+      "the radii hold the model at the pre-trained weights: NUMBERS, and the training loss is still 1.9, "
+      "after 2 in the first steps. Where fine-tuning does better, REMEDY");
   EXPECT_EQ(text(Finding::kHeld, 29, 1.9, false), "") << "too early";
   EXPECT_EQ(text(Finding::kHeld, 90, 1.7, true), "") << "it trains";
   EXPECT_EQ(text(Finding::kHeld, 90, 1.9, true, -1), "") << "no first loss is known";
@@ -34,7 +35,7 @@ TEST(Diagnosis, OfAHeldModelTakesALossThatIsNotFalling) {
 TEST(Diagnosis, OfAMethodWithoutEffectComesAtTheEnd) {
   EXPECT_EQ(text(Finding::kNoEffect, 60, 1.9, false), "");
   EXPECT_EQ(text(Finding::kNoEffect, 90, 0.1, true),
-            "the method changes nothing, this is plain fine-tuning: NUMBERS. Try REMEDY");
+            "the method has next to no effect, this is close to plain fine-tuning: NUMBERS. Try REMEDY");
 }
 
 }  // namespace

@@ -78,10 +78,11 @@ TEST(Options, HaveTheTraitsThatCommandsAskFor) {
                                           "on-bad-image", "max-pixels"}));
   EXPECT_EQ(keys_of(Trait::kPerRun),
             with_method_keys({"method", "weights", "lp-epochs", "lp-lr", "seed", "output"}));
-  EXPECT_EQ(keys_of(Trait::kFineTuning),
-            with_method_keys({"head", "head-name", "head-lr", "weights", "method", "lp-lr", "lp-epochs",
-                              "radius-fraction", "radius-batch-size", "share-validation", "mixup", "cutmix",
-                              "mixup-prob", "mixup-switch-prob", "smoothing", "radius-smoothing", "radius-mix"}));
+  EXPECT_EQ(
+      keys_of(Trait::kFineTuning),
+      with_method_keys({"head", "head-name", "head-lr", "weights", "method", "lp-lr", "lp-epochs",
+                        "radius-fraction", "radius-batch-size", "share-validation", "mixup", "cutmix",
+                        "mixup-prob", "mixup-switch-prob", "smoothing", "radius-smoothing", "radius-mix"}));
   EXPECT_EQ(keys_of(Trait::kScaled | Trait::kScaledAway),
             (Keys{"fraction", "test-fraction", "epochs", "lp-epochs", "warmup-epochs", "decay-epochs",
                   "patience"}));

@@ -266,10 +266,12 @@ TEST_F(ClipSetup, DecidesWhenAndFromWhichLossRadiiAreLearned) {
     settings.insert(more.begin(), more.end());
     return settings;
   };
-  EXPECT_EQ(decided({}), "end 0 false | radii are learned once, after training (`every` end), because the "
-                         "network has no BatchNorm");
-  EXPECT_EQ(decided(resnet), "1 0.1 false | radii are learned in every step (`every` 1), because the network "
-                             "has BatchNorm");
+  EXPECT_EQ(decided({}),
+            "end 0 false | radii are learned once, after training (`every` end), because the "
+            "network has no BatchNorm");
+  EXPECT_EQ(decided(resnet),
+            "1 0.1 false | radii are learned in every step (`every` 1), because the network "
+            "has BatchNorm");
   EXPECT_EQ(decided(with(resnet, {{"mixup", "0.8"}})).substr(0, 10), "1 0.1 true");
   EXPECT_EQ(decided(with(resnet, {{"cutmix", "1"}, {"smoothing", "0"}})).substr(0, 8), "1 0 true");
   EXPECT_HAS(decided({{"head", "zeroshot"}}), "end 0 false | ");

@@ -290,7 +290,8 @@ TEST_F(TrainerTest, MixesRadiusBatches) {
   EXPECT_FALSE(torch::equal(one.images, two.images) || torch::equal(one.images, training.images));
   // Each image is shared with the one in its place in the reversed batch: find the share, and check the rest.
   const at::Tensor x = batch.images, y = x.flip(0);
-  const double share = ((one.images - y) * (x - y)).sum().item<double>() / (x - y).square().sum().item<double>();
+  const double share =
+      ((one.images - y) * (x - y)).sum().item<double>() / (x - y).square().sum().item<double>();
   EXPECT_TRUE(torch::allclose(one.images, share * x + (1 - share) * y, 0, 1e-5));
   const at::Tensor hot = torch::one_hot(batch.labels, 3).to(torch::kFloat);
   const at::Tensor targets = 0.7 * (share * hot + (1 - share) * hot.flip(0)) + 0.3 / 3;

@@ -299,7 +299,8 @@ void affine(Image& image, double degrees, int64_t right, int64_t down, double sc
   TORCH_CHECK(scale > 0 && std::isfinite(scale), "[affine] a scale of ", scale, "; choose one above 0");
   const double angle = degrees / 180 * std::numbers::pi;
   const double a = std::cos(angle) / scale, b = std::sin(angle) / scale;  // of the inverse, [a b; −b a]
-  const double center_x = static_cast<double>(image.width) * 0.5, center_y = static_cast<double>(image.height) * 0.5;
+  const double center_x = static_cast<double>(image.width) * 0.5,
+               center_y = static_cast<double>(image.height) * 0.5;
   const double x = -center_x - static_cast<double>(right), y = -center_y - static_cast<double>(down);
   warp_smoothly(image, {a, b, a * x + b * y + center_x, -b, a, -b * x + a * y + center_y});
 }

@@ -41,7 +41,9 @@ std::string room_text(int error, const fs::path& file, size_t needed) {
   if (error != ENOSPC && error != EDQUOT) return "";
   const std::string takes =
       needed > 0 ? "the file takes " + bytes_text(needed) : "there is no room for another file";
-  if (error == EDQUOT) return fmt::format(" ({}, and the quota leaves less free)", takes);
+  if (error == EDQUOT)
+    return needed > 0 ? fmt::format(" ({}, and the quota leaves less free)", takes)
+                      : " (the quota is used up)";
   std::error_code failed;
   const auto space = fs::space(file.has_parent_path() ? file.parent_path() : ".", failed);
   return failed ? fmt::format(" ({})", takes)

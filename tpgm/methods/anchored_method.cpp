@@ -52,6 +52,14 @@ void AnchoredMethod::put(NamedTensors& state, const std::string& name, int64_t v
   state.insert(name, at::scalar_tensor(value, at::kLong));
 }
 
+void AnchoredMethod::load_numbers(const NamedTensors& state, const std::string& name,
+                                  at::Tensor& numbers) const {
+  const auto* saved = state.find(name);
+  TORCH_CHECK(!saved || saved->sizes() == numbers.sizes(), "[", name_, "] the state has '", name,
+              "' of another number of tensors; it was saved for another model");
+  saved ? numbers.copy_(*saved) : numbers.zero_();
+}
+
 int64_t AnchoredMethod::get_int(const NamedTensors& state, const std::string& name) const {
   const auto* value = state.find(name);
   TORCH_CHECK(value && value->numel() == 1 && value->scalar_type() == at::kLong, "[", name_,

@@ -59,6 +59,8 @@ class AnchoredMethod : public Method, public HasRadii, public Capturable {
   /// Write and read an integer of a state. get_int() throws if there is none.
   static void put(NamedTensors& state, const std::string& name, int64_t value);
   int64_t get_int(const NamedTensors& state, const std::string& name) const;
+  /// Copies numbers per tensor from a state; zeros if it has none, as states of version 0.1.0.
+  void load_numbers(const NamedTensors& state, const std::string& name, at::Tensor& numbers) const;
 
   const std::string name_;
   Displacements displacements_;

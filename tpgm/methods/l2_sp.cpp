@@ -21,11 +21,6 @@ L2Sp::L2Sp(const ModuleView& model, const NamedTensors& anchor, L2SpOptions opti
 
 void L2Sp::before_step() {
   poll();
-  // Its check also keeps add_displacement() from spreading a NaN of the weights.
-  const auto [along, distances] = displacements_.measure_radius_gradients(
-      displacements_.gradients(), displacements_.largest(), Rows::kAll);
-  distances_.copy_(distances);
-  along_.copy_(along);
   std::vector<at::Tensor> gradients;
   for (auto tensor : displacements_.tensors()) {
     auto& gradient = tensor.mutable_grad();
@@ -35,19 +30,25 @@ void L2Sp::before_step() {
       gradient = gradient.to_dense();
     gradients.push_back(gradient);
   }
+  // Its check also keeps add_displacement() from spreading a NaN of the weights.
+  const auto [along, distances] =
+      displacements_.measure_radius_gradients(gradients, displacements_.largest(), Rows::kAll);
+  distances_.copy_(distances);
+  along_.copy_(along);
   displacements_.add_displacement(gradients, 2 * options_.mu());
   post();
 }
 
 std::optional<HasDiagnosis::Diagnosis> L2Sp::diagnosis() {
-  constexpr double kLittle = 0.01;
+  constexpr double kLittle = 1e-3;
   const double pull = 2 * options_.mu() * distances_.sum().item<double>();
   const double along = along_.abs().sum().item<double>();
   if (along == 0 || pull >= kLittle * along) return std::nullopt;
-  return Diagnosis{Finding::kNoEffect,
-                   fmt::format("the penalty's gradient is {:.2g} % of the loss's along the displacement",
-                               100 * pull / along),
-                   "a `mu` ten or a hundred times as large"};
+  return Diagnosis{
+      Finding::kNoEffect,
+      fmt::format("in the last step the penalty's gradient is {:.2g} % of the loss's along the displacement",
+                  100 * pull / along),
+      "a `mu` ten or a hundred times as large"};
 }
 
 NamedTensors L2Sp::state_dict() const {
@@ -59,12 +60,8 @@ NamedTensors L2Sp::state_dict() const {
 
 void L2Sp::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
-  for (const auto& [name, numbers] : {std::pair("distances", &distances_), {"along", &along_}}) {
-    const auto* saved = state.find(name);  // version 0.1.0 saved none
-    TORCH_CHECK(!saved || saved->sizes() == numbers->sizes(), "[L2Sp] the state has '", name,
-                "' of another number of tensors; it was saved for another model");
-    saved ? numbers->copy_(*saved) : numbers->zero_();
-  }
+  load_numbers(state, "distances", distances_);
+  load_numbers(state, "along", along_);
 }
 
 }  // namespace tpgm

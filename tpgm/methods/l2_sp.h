@@ -35,7 +35,7 @@ class L2Sp final : public AnchoredMethod, public HasDiagnosis {
   std::optional<StepPlan> next_step() const override { return StepPlan(); }
   NamedTensors state_dict() const override;
   void load_state_dict(const NamedTensors& state) override;
-  /// Finding::kNoEffect if the gradient of the penalty is less than a hundredth of the loss's gradient along
+  /// Finding::kNoEffect if the gradient of the penalty is less than a thousandth of the loss's gradient along
   /// the displacement.
   std::optional<Diagnosis> diagnosis() override;
 

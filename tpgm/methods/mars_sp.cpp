@@ -27,9 +27,10 @@ std::optional<HasDiagnosis::Diagnosis> MarsSp::diagnosis() {
   check();
   const double farthest = displacements_.largest().max().item<double>(), radius = radii_[0].item<double>();
   if (farthest == 0 || farthest >= (1 - kRounding) * radius) return std::nullopt;
-  return Diagnosis{Finding::kNoEffect,
-                   fmt::format("no tensor reaches the radius {:.3g}, the farthest is at {:.3g}", radius, farthest),
-                   fmt::format("a `radius` well below {:.2g}", farthest)};
+  return Diagnosis{
+      Finding::kNoEffect,
+      fmt::format("no tensor reaches the radius {:.3g}, the farthest is at {:.3g}", radius, farthest),
+      fmt::format("a `radius` well below {:.2g}", farthest)};
 }
 
 }  // namespace tpgm

@@ -53,10 +53,10 @@ std::optional<HasDiagnosis::Diagnosis> Spd::diagnosis() {
   constexpr double kLittle = 0.01;
   const double grown = grown_.sum().item<double>(), back = taken_back_.sum().item<double>();
   if (grown == 0 || back >= kLittle * grown) return std::nullopt;
-  return Diagnosis{Finding::kNoEffect,
-                   fmt::format("the last step took back {:.2g} % of what it added to the distances",
-                               100 * back / grown),
-                   "a larger `lambda`, or another method: few gradients point back to the pre-trained weights"};
+  return Diagnosis{
+      Finding::kNoEffect,
+      fmt::format("the last step took back {:.2g} % of what it added to the distances", 100 * back / grown),
+      "a larger `lambda`, or another method: few gradients point back to the pre-trained weights"};
 }
 
 NamedTensors Spd::state_dict() const {
@@ -69,12 +69,8 @@ NamedTensors Spd::state_dict() const {
 void Spd::load_state_dict(const NamedTensors& state) {
   AnchoredMethod::load_state_dict(state);
   astray_.reset();
-  for (const auto& [name, numbers] : {std::pair("grown", &grown_), {"taken_back", &taken_back_}}) {
-    const auto* saved = state.find(name);  // version 0.1.0 saved none
-    TORCH_CHECK(!saved || saved->sizes() == numbers->sizes(), "[Spd] the state has '", name,
-                "' of another number of tensors; it was saved for another model");
-    saved ? numbers->copy_(*saved) : numbers->zero_();
-  }
+  load_numbers(state, "grown", grown_);
+  load_numbers(state, "taken_back", taken_back_);
 }
 
 }  // namespace tpgm

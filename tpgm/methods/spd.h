@@ -47,7 +47,7 @@ class Spd final : public AnchoredMethod, public HasDiagnosis {
   SpdOptions options_;
   std::optional<at::Tensor> astray_;  // whether each tensor moves back in the present step
   at::Tensor distance_before_;        // n_{t−1} of each tensor
-  at::Tensor grown_, taken_back_;     // by how much each distance grew in the last step, and how much of it went
+  at::Tensor grown_, taken_back_;  // by how much each distance grew in the last step, and how much of it went
 };
 
 }  // namespace tpgm

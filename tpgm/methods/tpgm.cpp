@@ -165,16 +165,18 @@ NamedNumbers Tpgm::ratios() const {
 std::optional<HasDiagnosis::Diagnosis> Tpgm::diagnosis() {
   constexpr double kAtAnchor = 0.01;  // a ratio
   const auto gradients = radii_.mean_gradients();
-  if (options_.every_or_default().at_end() || !radii_.initialised() || !gradients.defined()) return std::nullopt;
+  if (options_.every_or_default().at_end() || !radii_.initialised() || !gradients.defined())
+    return std::nullopt;
   const auto share = [](const at::Tensor& which) { return which.to(at::kDouble).mean().item<double>(); };
   const double held = share(radii_.ratios() < kAtAnchor), shrinking = share(gradients > 0);
   if (held < 0.5 || shrinking < 0.5) return std::nullopt;
-  return Diagnosis{Finding::kHeld,
-                   fmt::format("{:.0f} % of the ratios are below {} and {:.0f} % of the radius gradients shrink "
-                               "their radius",
-                               100 * held, kAtAnchor, 100 * shrinking),
-                   "give the radius loss the smoothing and mixing of the training loss, or learn the radii once, "
-                   "after training (`every` end)"};
+  return Diagnosis{
+      Finding::kHeld,
+      fmt::format("{:.0f} % of the ratios are below {} and {:.0f} % of the radius gradients shrink "
+                  "their radius",
+                  100 * held, kAtAnchor, 100 * shrinking),
+      "learn the radii once, after training (`every` end), and see that the radius loss rewards what "
+      "the training loss rewards"};
 }
 
 NamedTensors Tpgm::state_dict() const {

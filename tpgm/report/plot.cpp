@@ -158,8 +158,8 @@ void check(const Plot& plot, double width) {
   size_t points = 0;
   for (const auto& series : plot.series) {
     const auto fits = [&series](size_t size) { return size == 0 || size == series.x.size(); };
-    if (series.x.size() != series.y.size() || !fits(series.spread.size()) ||
-        !fits(series.spread_x.size()) || !fits(series.labels.size())) {
+    if (series.x.size() != series.y.size() || !fits(series.spread.size()) || !fits(series.spread_x.size()) ||
+        !fits(series.labels.size())) {
       throw std::invalid_argument("[plot] series '" + series.name +
                                   "' has x, y, spread and labels of different lengths");
     }
@@ -450,8 +450,8 @@ class Drawing {
       if (!series.spread_x.empty()) {
         const double low = series.x[i] - series.spread_x[i], high = series.x[i] + series.spread_x[i];
         const double left = plot_.log_x && low <= 0 ? frame_.left : px(low);
-        body_ += fmt::format("<path d=\"M{0:.1f} {1:.1f}H{2:.1f}\" stroke=\"{3}\" stroke-width=\"1.3\"/>", left, y,
-                             px(high), look.colour);
+        body_ += fmt::format("<path d=\"M{0:.1f} {1:.1f}H{2:.1f}\" stroke=\"{3}\" stroke-width=\"1.3\"/>",
+                             left, y, px(high), look.colour);
       }
       const bool marked =
           !series.dashed && (labelled || (i % every == first && has_turn(i) && !covered(s, i)));

@@ -103,8 +103,8 @@ std::vector<std::vector<std::string>> written(const Table& table, const Write& w
   for (size_t column = 0; column < table.columns.size(); ++column) {
     lines[0].push_back(write(one_line(table.columns[column]), false));
     for (size_t row = 0; row < table.rows.size(); ++row) {
-      lines[row + 1].push_back(write(one_line(table.rows[row][column]) + arrow(table, row, column),
-                                     marked(table, row, column)));
+      lines[row + 1].push_back(
+          write(one_line(table.rows[row][column]) + arrow(table, row, column), marked(table, row, column)));
     }
   }
   return lines;

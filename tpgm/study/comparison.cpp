@@ -186,8 +186,9 @@ Table to_table(const PaperComparison& comparison) {
     table.rows.push_back(std::move(they));
     table.rows.push_back(std::move(difference));
   }
-  if (!table.arrows.empty())
-    table.note = arrow_note(comparison.rows[comparison.plain].label, comparison.rows[comparison.plain].seeds);
+  size_t seeds = 0;
+  for (const auto& row : comparison.rows) seeds = std::max(seeds, row.seeds);
+  if (!table.arrows.empty()) table.note = arrow_note(comparison.rows[comparison.plain].label, seeds);
   for (size_t column = 0; values.size() > 1 && column < values.front().size(); ++column) {
     if (const auto row = best_of_column(values, column)) table.marked.emplace_back(lines[*row], column + 1);
   }

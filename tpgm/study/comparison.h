@@ -29,7 +29,7 @@ struct PaperComparison {
   std::vector<std::pair<std::string, std::string>> tests;  ///< name and title of each test of the paper
   std::vector<ComparedRow> rows;
   std::vector<std::string> facts;  ///< sentences about the command, seeds, scale and device
-  size_t plain = 0;                ///< the row of plain fine-tuning, with which arrows compare; else the first
+  size_t plain = 0;  ///< the row of plain fine-tuning, with which arrows compare; else the first
 };
 
 /// Columns: in-distribution tests, other tests, averages, and changes relative to the first row. A row of the

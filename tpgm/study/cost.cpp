@@ -11,6 +11,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/train/from_options.h"
+#include "tpgm/train/radius_loss.h"
 #include "tpgm/train/setup.h"
 #include "tpgm/train/trainer.h"
 
@@ -18,7 +19,8 @@ namespace tpgm {
 namespace {
 
 // How many radius steps a run of `steps` training steps takes.
-int64_t radius_steps_of(const TrainOptions& options, int64_t steps) {
+int64_t radius_steps_of(TrainOptions options, int64_t steps) {
+  expect_every(options);
   const auto updates = radius_updates_of(options);
   if (!updates) return 0;
   const int64_t count =

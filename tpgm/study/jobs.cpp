@@ -64,12 +64,14 @@ void check_folder(const Job& job) {
   }
   const auto given = load_recipe(file);
   const auto before = recipe_text(given.settings), now = recipe_text(job.settings);
-  TORCH_CHECK(before == now, "[run_jobs] '", folder.string(),
-              "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
-              "); take another `output`",
-              given.version_010
-                  ? ", or `head` fresh and `head-lr` lr, which were the defaults of version 0.1.0"
-                  : "");
+  TORCH_CHECK(
+      before == now, "[run_jobs] '", folder.string(),
+      "' holds a run of another recipe (it has: ", printable(first_difference(before, now), kMaxPath),
+      "); take another `output`",
+      given.version_010
+          ? ", or `head` fresh and `head-lr` lr, which were the defaults of version 0.1.0 (also `every` 1, "
+            "`radius-smoothing` 0 and `radius-mix` false, for `method` tpgm)"
+          : "");
 }
 
 std::string last_line(const fs::path& file, const std::string& prefix) {
@@ -87,7 +89,7 @@ std::string last_line(const fs::path& file, const std::string& prefix) {
 void clean_up(const fs::path& run) {
   try {
     RunFolder::clean_up(run);
-  } catch (const c10::Error&) {  // another process is at work in it, and cleans up itself
+  } catch (const c10::Error&) {  // such as of another process at work in it: the result is there in any case
   }
 }
 

@@ -32,37 +32,44 @@ class Pairs {
   explicit Pairs(const Hits& row) {
     for (const auto& one : row.seeds_) pairs_.emplace_back(nullptr, &one);
   }
+  // No pairs if the rows have other seeds: their means are over all of them.
   Pairs(const Hits& before, const Hits& after) {
+    const bool beside = before.seeds() == 1 || after.seeds() == 1;
     for (const auto& one : before.seeds_) {
       for (const auto& other : after.seeds_) {
-        if (one.seed == other.seed || before.seeds() == 1 || after.seeds() == 1) pairs_.emplace_back(&one, &other);
+        if (one.seed == other.seed || beside) pairs_.emplace_back(&one, &other);
       }
     }
+    if (!beside && (pairs_.size() != before.seeds() || pairs_.size() != after.seeds())) pairs_.clear();
   }
 
   std::optional<Estimate> estimate(const std::vector<std::string>& tests) const {
     if (pairs_.empty() || tests.empty()) return std::nullopt;
     const auto number = static_cast<double>(tests.size());
     std::vector<double> of_seeds(pairs_.size());
-    double of_images = 0, freedom_of_images = 0;
+    double of_images = 0, shares = 0;  // shares: of the variances squared, each by its degrees of freedom
+    const auto add_share = [&](double part, size_t count) {
+      if (count > 1) shares += part * part / static_cast<double>(count - 1);
+    };
     for (const auto& test : tests) {
       const auto values = values_of(test);
       if (values.empty()) return std::nullopt;
       std::vector<double> of_image(values.front().size());  // means over seeds
       for (size_t i = 0; i < values.size(); ++i) {
         of_seeds[i] += Mean(values[i]).mean / number;
-        for (size_t k = 0; k < of_image.size(); ++k) of_image[k] += values[i][k] / static_cast<double>(values.size());
+        for (size_t k = 0; k < of_image.size(); ++k)
+          of_image[k] += values[i][k] / static_cast<double>(values.size());
       }
       const Mean images(of_image);
-      of_images += images.variance / (number * number);
-      freedom_of_images += static_cast<double>(images.count) - 1;
+      const double part = images.variance / (number * number);
+      of_images += part;
+      add_share(part, images.count);
     }
     const Mean seeds(of_seeds);
     const double variance = of_images + seeds.variance;
-    const auto share = [](double part, double freedom) { return freedom > 0 ? part * part / freedom : 0; };
-    const double shares =
-        share(of_images, freedom_of_images) + share(seeds.variance, static_cast<double>(seeds.count) - 1);
-    return Estimate{100 * seeds.mean, 100 * std::sqrt(variance), shares > 0 ? variance * variance / shares : 0};
+    add_share(seeds.variance, seeds.count);
+    return Estimate{100 * seeds.mean, 100 * std::sqrt(variance),
+                    shares > 0 ? variance * variance / shares : 0};
   }
 
  private:

@@ -53,12 +53,13 @@ struct Estimate {
 ///
 /// Its variance has two parts, which are added with the degrees of freedom of Welch and Satterthwaite. That of the
 /// images is the variance over the images of a test of their hits (means over seeds). That of the seeds is the
-/// variance over seeds of the accuracy. One seed says nothing of other seeds: only the first part is left then.
+/// variance over seeds of the accuracy. What differs by image and seed is in both, which makes intervals rather too
+/// wide. One seed says nothing of other seeds: only the first part is left then.
 std::optional<Estimate> accuracy_of(const Hits& row, const std::vector<std::string>& tests);
 
 /// `after` minus `before` in the same way, with the difference of each image in the place of its hit; nothing also
-/// if they have other images. For one seed and one test this is McNemar's test. Runs are paired by their seeds; one
-/// run stands beside all seeds of the other row.
+/// if they have other numbers of images, or other seeds. For one seed and one test this is the Wald interval of paired
+/// shares, close to McNemar's test. Runs are paired by their seeds; one run stands beside all seeds of the other row.
 std::optional<Estimate> paired_difference(const Hits& before, const Hits& after,
                                           const std::vector<std::string>& tests);
 

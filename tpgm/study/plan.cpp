@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <set>
@@ -377,11 +378,15 @@ std::vector<std::string> TablePlan::facts() const {
   for (const auto& [number, tests] : by_number)
     scored.push_back(by_number.size() == 1 ? number : fmt::format("{} ({})", number, fmt::join(tests, ", ")));
   lines.push_back(fmt::format("Scored over {} classes", fmt::join(scored, ", ")));
-  if (std::any_of(order_.begin(), order_.end(),
-                  [&](size_t i) { return rows_[i].recipe.choose == Choose::kOneSe; }))
+  if (std::any_of(order_.begin(), order_.end(), [&](size_t i) {
+        const auto& best = outcomes_[i].best;
+        return rows_[i].recipe.choose == Choose::kOneSe && !best.empty() && !best.front().job.swept.empty() &&
+               std::isfinite(best.front().result->relative_distance);
+      }))
     lines.emplace_back(
         "Strengths of methods with an anchor are chosen by the one-standard-error rule: among the candidates "
-        "within one standard error of the best on selection data, the one nearest to the pre-trained weights");
+        "within one standard error of the best on selection data, the one nearest to the pre-trained "
+        "weights");
   lines.push_back(fmt::format("Device {}; {:.0f} seconds of runs, one after the other ({})",
                               fmt::join(devices, ", "), seconds, duration_text(seconds)));
   return lines;

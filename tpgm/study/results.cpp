@@ -90,7 +90,7 @@ void compare_with(const Hits& reference, const Hits& row, size_t line,
 
 std::string arrow_note(const std::string& reference, size_t seeds) {
   return fmt::format("↑ ↓: differs from {} by more than the 95 % interval, on the same images{}", reference,
-                     seeds > 1 ? fmt::format(" and over {} seeds", seeds) : "; one seed");
+                     seeds > 1 ? fmt::format(" and over up to {} seeds", seeds) : "; one seed");
 }
 
 Table results_table(const std::vector<ResultRow>& rows, const std::string& caption,
@@ -164,7 +164,9 @@ Table results_table(const std::vector<ResultRow>& rows, const std::string& capti
       compare_with(rows[reference].hits, row.hits, table.rows.size(), tests_of_columns, table);
     table.rows.push_back(std::move(cells));
   }
-  if (!table.arrows.empty()) table.note = arrow_note(rows[reference].name, rows[reference].hits.seeds());
+  size_t seeds = 0;
+  for (const auto& row : rows) seeds = std::max(seeds, row.hits.seeds());
+  if (!table.arrows.empty()) table.note = arrow_note(rows[reference].name, seeds);
   for (size_t column = 0; rows.size() > 1 && column < numbers.front().size(); ++column) {
     if (const auto row = best_of_column(numbers, column)) table.marked.emplace_back(*row, column + 1);
   }

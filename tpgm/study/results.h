@@ -41,7 +41,7 @@ std::optional<size_t> best_of_column(const std::vector<std::vector<double>>& row
 /// Does nothing if paired_difference() is not known.
 void compare_with(const Hits& reference, const Hits& row, size_t line,
                   const std::vector<std::vector<std::string>>& tests, Table& table);
-/// The note: what the arrows compare with.
+/// The note: what the arrows compare with, over how many seeds at most.
 std::string arrow_note(const std::string& reference, size_t seeds);
 
 /// Columns: in-distribution tests, other tests, averages, and changes in percent relative to the row

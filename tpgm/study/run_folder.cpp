@@ -75,8 +75,11 @@ class AppendedFile {
   }
   [[noreturn]] void fail(size_t needed) const {
     const int error = errno;
+    const auto room = room_text(error, path_, needed);
+    TORCH_CHECK(needed > 0 || !room.empty(), "[RunFolder] cannot write '", path_.string(),
+                "': ", std::strerror(error), "; is it yours to write to?");
     throw WriteError(fmt::format("[RunFolder] cannot write '{}': {}{}; what was in it is intact",
-                                 path_.string(), std::strerror(error), room_text(error, path_, needed)));
+                                 path_.string(), std::strerror(error), room));
   }
 
   fs::path path_;

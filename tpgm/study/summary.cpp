@@ -38,8 +38,8 @@ class Noise {
       }
     }
   }
-  // Two standard errors of the difference. With one seed, of the least certain rows: one level, for one
-  // sentence.
+  // Half of the interval of the difference, or its two standard errors; those of one seed are those of the least
+  // certain rows, one level for one sentence.
   double level(const SummaryRow& a, const SummaryRow& b, bool id) const {
     if (paired_) {
       if (const auto paired = paired_difference(a.hits, b.hits, tests_of(a, id))) return paired->interval();
@@ -48,11 +48,13 @@ class Noise {
   }
   std::string sentence() const {
     if (paired_ && most_ > 1)
-      return fmt::format("Noise is what lies within the 95 % interval of a difference on the same images, over {} "
-                         "seeds{}.",
-                         most_, least_ == 1 ? " (some rows have one)" : "");
+      return fmt::format(
+          "Noise is what lies within the 95 % interval of a difference on the same images, over {} "
+          "seeds{}.",
+          most_, least_ == 1 ? " (some rows have one)" : "");
     if (paired_)
-      return "Noise is what lies within the 95 % interval of a difference on the same images; other seeds would add "
+      return "Noise is what lies within the 95 % interval of a difference on the same images; other seeds "
+             "would add "
              "to it.";
     if (most_ > 1)
       return fmt::format(
@@ -118,9 +120,10 @@ std::string changed(const std::vector<Change>& all) {
     const auto& d = all[i];
     const bool pointed = i > 0 && !all[0].flat();  // the word is there already
     text += i > 0 ? " and " : "";
-    text += d.none()       ? "changed nothing"
-            : d.is_noise() ? "changed nothing beyond noise"
-                           : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
+    text += d.none() ? "changed nothing"
+            : d.is_noise()
+                ? "changed nothing beyond noise"
+                : fmt::format("{} {}{}", d.up() ? "gained" : "lost", d.size(), pointed ? "" : " points");
     text += fmt::format(" {} ({:.1f} → {:.1f} %)", where(d.id, i > 0), d.before, d.after);
   }
   return text;
@@ -214,10 +217,11 @@ std::string best_sentence(const std::vector<SummaryRow>& rows, const Noise& nois
   const double in = average_of(*away, true).mean, out = average_of(*away, false).mean;
   const double most = average_of(*home, true).mean;
   if (most - in < 0.05)
-    return fmt::format("Best in both is {} with {:.1f} %{} and {:.1f} %{}.", away->name, in, near(*away, true), out,
-                       near(*away, false));
-  return fmt::format("Best out of distribution is {} with {:.1f} % ({:.1f} % in it{}); best in it is {} with {:.1f} %{}.",
-                     away->name, out, in, near(*away, false, false), home->name, most, near(*home, true));
+    return fmt::format("Best in both is {} with {:.1f} %{} and {:.1f} %{}.", away->name, in,
+                       near(*away, true), out, near(*away, false));
+  return fmt::format(
+      "Best out of distribution is {} with {:.1f} % ({:.1f} % in it{}); best in it is {} with {:.1f} %{}.",
+      away->name, out, in, near(*away, false, false), home->name, most, near(*home, true));
 }
 
 }  // namespace

@@ -321,7 +321,10 @@ SweepResult run_sweep(const std::vector<Job>& jobs, const JobOptions& options, C
   const fs::path folder = fs::path(jobs.front().settings.at("output")).parent_path();
   write_file(folder / "sweep.csv", every_run(result.runs));
   for (const auto& [method, runs] : by_method(result.runs)) {
-    SweepRow row{method, best_of(runs, choose), {}, "", choose};
+    const bool far = std::all_of(runs.begin(), runs.end(), [](const auto& run) {
+      return !run.result || std::isfinite(run.result->relative_distance);
+    });
+    SweepRow row{method, best_of(runs, choose), {}, "", far ? choose : Choose::kBest};
     std::vector<RunResult> found;
     for (const auto& run : row.best) found.push_back(*run.result);
     row.scores = scores_of(found);

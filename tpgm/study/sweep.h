@@ -46,10 +46,10 @@ std::string chosen_text(const Settings& swept);
 /// The best combination of a method.
 struct SweepRow {
   std::string method;
-  std::vector<JobResult> best;  ///< a run for each seed; empty: every combination has a failed run
-  std::vector<Score> scores;    ///< of those runs
-  std::string chosen;           ///< their chosen_text(), without the method
-  Choose choose = Choose::kBest;
+  std::vector<JobResult> best;    ///< a run for each seed; empty: every combination has a failed run
+  std::vector<Score> scores;      ///< of those runs
+  std::string chosen;             ///< their chosen_text(), without the method
+  Choose choose = Choose::kBest;  ///< how they were chosen: kBest also where there are no distances
 
   /// "ft: lr=0.01; 2 seeds; selection 65.00 %"; " (one-se)" behind it with that rule.
   std::string note() const;

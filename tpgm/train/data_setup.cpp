@@ -257,8 +257,10 @@ void check_utf8(const RunData& data) {
 // The test `selection-part` becomes the selection data. The first `own` tests are those of the training domains.
 void select_by_test(const TrainOptions& options, size_t own, RunData& result) {
   const auto& part = options.selection_part;
-  TORCH_CHECK(!options.share_validation,
-              "`share-validation` shares radius data with selection, and `selection-part` takes other images");
+  TORCH_CHECK(
+      !options.share_validation,
+      "`share-validation` shares radius data with selection, and `selection-part` takes other images; leave "
+      "out one of the two");
   const auto at = std::find_if(result.tests.begin(), result.tests.end(),
                                [&](const TestSet& test) { return test.name == part; });
   std::vector<std::string> names;

@@ -14,12 +14,13 @@ std::string diagnosis_text(Method& method, const RunState& state, double loss, i
   if (!found) return "";
   if (found->finding == Finding::kHeld && still_high)
     return fmt::format(
-        "the radii hold the model at the pre-trained weights: {}, and the training loss is still {:.3g}, after "
+        "the radii hold the model at the pre-trained weights: {}, and the training loss is still {:.3g}, "
+        "after "
         "{:.3g} in the first steps. Where fine-tuning does better, {}",
         found->numbers, loss, state.first_loss, found->remedy);
   if (found->finding == Finding::kNoEffect && last_epoch)
-    return fmt::format("the method changes nothing, this is plain fine-tuning: {}. Try {}", found->numbers,
-                       found->remedy);
+    return fmt::format("the method has next to no effect, this is close to plain fine-tuning: {}. Try {}",
+                       found->numbers, found->remedy);
   return "";
 }
 

@@ -70,7 +70,8 @@ void check_images(const TrainOptions& o) {
               ": the number of operations must be 0 or more, the magnitude from 0 to 30, such as 2,9");
   for (size_t i = 0; i < o.affine.size(); ++i)
     TORCH_CHECK(o.affine[i] >= 0 && (i == 0 ? std::isfinite(o.affine[i]) : o.affine[i] < 1), "`affine` ",
-                to_text(o.affine), ": the rotation must be 0 or more degrees, shift and scale from 0 to below 1");
+                to_text(o.affine),
+                ": the rotation must be 0 or more degrees, shift and scale from 0 to below 1");
   const auto& jitter = o.color_jitter;
   for (size_t i = 0; i < jitter.size(); ++i)
     TORCH_CHECK(jitter[i] >= 0 && jitter[i] <= (i == 3 ? 0.5 : kAny), "`color-jitter` ", to_text(jitter),

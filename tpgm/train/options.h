@@ -215,10 +215,11 @@ struct TrainOptions {
           "Label smoothing of the loss that radii are learned from (auto: `smoothing` if they are learned "
           "during training, 0 at the end)",
           self.radius_smoothing...);
-    visit(g, "radius-mix", kIdentity | kFineTuning,
-          "Apply mixup and CutMix to radius data, as to training data (auto: true if radii are learned during "
-          "training, false at the end)",
-          self.radius_mix...);
+    visit(
+        g, "radius-mix", kIdentity | kFineTuning,
+        "Apply mixup and CutMix to radius data, as to training data (auto: true if radii are learned during "
+        "training, false at the end)",
+        self.radius_mix...);
     visit(g, "model-ema", kIdentity,
           "Track the exponential moving average of the weights, and evaluate and keep it", self.model_ema...);
     visit(g, "model-ema-decay", kIdentity, "Decay factor of the moving average of the weights",
@@ -237,7 +238,8 @@ struct TrainOptions {
           self.crop_ratio...);
     visit(g, "hflip", kIdentity, "Probability of a horizontal flip", self.hflip...);
     visit(g, "affine", kIdentity,
-          "Random affine transform: degrees of rotation, and optionally the shift as a fraction of the image and the "
+          "Random affine transform: degrees of rotation, and optionally the shift as a fraction of the image "
+          "and the "
           "change of scale, such as 8,0.1,0.15",
           self.affine...);
     visit(

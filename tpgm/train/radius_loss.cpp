@@ -21,13 +21,25 @@ bool is_from_text(const HeadSource& head) {
          head.is(HeadSource::Kind::kFile);
 }
 
+// `every` of a method that learns radii, if it is auto; else null.
+std::string* open_every(TrainOptions& options) {
+  const auto* method = find_method(options.method);
+  if (method == nullptr || !method->radius_updates || method->find("every") == nullptr) return nullptr;
+  auto& every = options.method_options.try_emplace("every", "auto").first->second;
+  return every == "auto" ? &every : nullptr;
+}
+
 }  // namespace
 
+void expect_every(TrainOptions& options) {
+  if (auto* every = open_every(options))
+    *every = is_from_text(options.head) || options.epochs == 0 ? "end" : "1";
+}
+
 void decide_every(TrainOptions& options, const Classifier& model, std::vector<std::string>& notes) {
-  const auto* method = find_method(options.method);
-  if (method == nullptr || !method->radius_updates || method->find("every") == nullptr) return;
-  auto& every = options.method_options.try_emplace("every", "auto").first->second;
-  if (every != "auto") return;
+  auto* open = open_every(options);
+  if (open == nullptr) return;
+  auto& every = *open;
   const bool norms = has_batch_norm(model), text = is_from_text(options.head);
   every = norms && !text && options.epochs > 0 ? "1" : "end";
   notes.push_back(fmt::format("radii are learned {} (`every` {}), because {}",

@@ -12,6 +12,7 @@
 
 #include "tpgm/base/call.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/methods/registry.h"
 #include "tpgm/train/test_paths.h"
 #include "tpgm/train/toml.h"
 
@@ -22,7 +23,8 @@ namespace fs = std::filesystem;
 
 // Options that version 0.1.0 did not have. It wrote all others into the recipe of a run.
 constexpr std::array<std::string_view, 7> kNewerThan010 = {
-    "model-ema-warmup", "image-size", "head-name", "radius-smoothing", "radius-mix", "selection-part", "affine"};
+    "model-ema-warmup", "image-size",     "head-name", "radius-smoothing",
+    "radius-mix",       "selection-part", "affine"};
 
 // Whether they are all options, which a run's recipe has, of version 0.1.0 or later ones.
 bool are_of_a_run(const Settings& settings, bool version_010) {
@@ -42,8 +44,11 @@ void complete_older(Settings& settings) {
   if (!are_of_a_run(settings, /*version_010=*/true)) return;
   if (settings.at("model-ema") == "true") settings["model-ema-warmup"] = "false";
   if (settings.at("head-lr") == "auto") settings["head-lr"] = "lr";
+  const auto* method = find_method(settings.at("method"));
+  if (method == nullptr || !method->radius_updates) return;
   settings["radius-smoothing"] = "0";
   settings["radius-mix"] = "false";
+  settings.try_emplace("every", "1");
 }
 
 Recipe load(const fs::path& file, int depth) {

@@ -32,7 +32,7 @@ struct Recipe {
   std::vector<std::string> sweep;  ///< "lr=1e-3,1e-2": values to try of a key
   std::vector<std::string> seeds;
   std::vector<std::string>
-      take;                  ///< in tables: values from the best run of another row: "lr=ft.lr", "weights=ft"
+      take;  ///< in tables: values from the best run of another row: "lr=ft.lr", "weights=ft"
   std::optional<Choose> choose;  ///< empty: Choose::kBest
   bool version_010 = false;      ///< that of a run, or of one of a sweep, of version 0.1.0
 };

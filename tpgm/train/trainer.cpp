@@ -201,8 +201,9 @@ TrainingStep::RadiusBatch Trainer::next_radius_batch() {
     if (log_) finishing_->note(method_);
   }
   TORCH_CHECK(radius_, "[Trainer::run] ", options_.method, " asks for radius data, and there are none");
+  const Batch batch = radius_->next();  // counts itself
   const auto [images, targets] =
-      mix_radius_batch(radius_->next(), options_, state_.radius_batches, model_.num_classes());
+      mix_radius_batch(batch, options_, state_.radius_batches, model_.num_classes());
   return {images, targets};
 }
 
@@ -249,7 +250,9 @@ void Trainer::log_step() {
     log_->scalar("train/images_s", images_s, state_.step);
     log_->radii(state_.step, radii_of(method_), ratios_of(method_));
   }
-  if (state_.first_loss < 0 && sums.images > 0) state_.first_loss = sums.mean_loss();
+  const bool first =
+      state_.epochs_done == 0 && state_.first_loss < 0;  // not after the state of an older version
+  if (first && sums.images > 0) state_.first_loss = sums.mean_loss();
   state_.window = {};
   clock_.restart(state_.window);
 }
@@ -257,8 +260,7 @@ void Trainer::log_step() {
 // Says once what is wrong with the strength of the method.
 void Trainer::diagnose() {
   if (!state_.diagnosis.empty()) return;
-  state_.diagnosis =
-      diagnosis_text(method_, state_, state_.epoch.mean_loss(), schedule_.steps(), done());
+  state_.diagnosis = diagnosis_text(method_, state_, state_.epoch.mean_loss(), schedule_.steps(), done());
   if (state_.diagnosis.empty()) return;
   say(state_.diagnosis);
   if (log_) log_->log({{"event", "diagnosis"}, {"step", state_.step}, {"text", state_.diagnosis}});

@@ -111,14 +111,25 @@ class Plane {
  public:
   explicit Plane(const RunSet& runs) : rows_(summary_rows(runs)), first_(runs.rows.data()) {}
   // Rows of a curve have no bars, which would hide it.
-  void add(Series& series, const ReportRow& row, const std::string& label, bool bars) const {
+  void add(Series& series, const ReportRow& row, const std::string& label, bool bars) {
     const auto& read = rows_[static_cast<size_t>(&row - first_)];
     series.x.push_back(average_of(read, true).mean);
     series.y.push_back(average_of(read, false).mean);
     series.labels.push_back(label);
     if (!bars) return;
+    known_ = known_ && row.hits.known();
     series.spread_x.push_back(interval_of(read, true));
     series.spread.push_back(interval_of(read, false));
+  }
+
+  // What the bars are.
+  const char* caption() const {
+    return known_
+               ? " Bars are 95 % intervals, from the images and the seeds. All rows have the same images, so "
+                 "that a "
+                 "difference of two rows is more certain than their bars; the table marks those from the "
+                 "reference."
+               : " Bars are two standard errors, from the seeds or, for one seed, from the number of images.";
   }
 
  private:
@@ -134,6 +145,7 @@ class Plane {
 
   std::vector<SummaryRow> rows_;
   const ReportRow* first_;
+  bool known_ = true;  // the hits of all rows with bars
 };
 
 // The fine-tuned model that WISE's curve ends in: the run it started from, or one trained as it was.
@@ -206,7 +218,7 @@ Section plane_section(const RunSet& runs) {
   // Before the others what curves begin and end in: first come the marks that are seen best.
   std::stable_partition(rest.begin(), rest.end(),
                         [](const auto* row) { return row->kind != RowKind::kOther; });
-  const Plane plane(runs);
+  Plane plane(runs);
   Plot plot{.title = "ID and OOD accuracy",
             .x_label = "ID accuracy (%)",
             .y_label = "OOD average (%)",
@@ -241,8 +253,7 @@ Section plane_section(const RunSet& runs) {
   }
   std::string caption = "Up and to the right is better.";
   if (!ways.empty()) caption += fmt::format(" Lines join runs of one method: {}.", fmt::join(ways, "; "));
-  caption += " Bars are 95 % intervals, from the images and the seeds. All rows have the same images, so that a "
-             "difference of two rows is more certain than their bars; the table marks those from the reference.";
+  if (!rest.empty()) caption += plane.caption();
   section.blocks.emplace_back(to_figure("plane", caption, plot));
   return section;
 }
