@@ -14,6 +14,7 @@
 #include "tools/table_runs.h"
 #include "tpgm/base/names.h"
 #include "tpgm/base/untrusted.h"
+#include "tpgm/models/named_models.h"
 #include "tpgm/train/data_setup.h"
 #include "tpgm/train/model_setup.h"
 
@@ -78,12 +79,15 @@ std::string last_name(const std::string& path) {
 int compare(const CompareArguments& args) {
   if (!args.measure.empty()) return measure("compare", args.measure);
   auto given = args.flags.given();
-  for (const char* key : {"data-dir", "checkpoint"}) {
-    if (!given.contains(key))
+  auto shared = make_options(given);
+  // A script has its weights in its own file.
+  const bool has_weights = !shared.checkpoint.empty() || is_script(shared.model);
+  for (const auto& [key, is_given] :
+       {std::pair{"data-dir", !shared.data_dir.empty()}, {"checkpoint", has_weights}}) {
+    if (!is_given)
       throw UsageError(
           fmt::format("--{} is needed: tpgm compare --data-dir photos --checkpoint my-clip", key));
   }
-  auto shared = make_options(given);
   if (shared.epochs == 0)
     throw UsageError("--epochs 0 leaves nothing to compare; 'tpgm eval' scores a model");
 
@@ -112,8 +116,9 @@ int compare(const CompareArguments& args) {
     return 0;
   }
   say(text);
+  const auto weights = shared.checkpoint.empty() ? parse_model(shared.model).file : shared.checkpoint;
   const auto title = args.title.empty()
-                         ? fmt::format("{} on {}", last_name(shared.checkpoint), last_name(shared.data_dir))
+                         ? fmt::format("{} on {}", last_name(weights), last_name(shared.data_dir))
                          : args.title;
   const bool fine = run_and_report("compare", plan, sizes, options.output, title);
   if (!fine)
@@ -138,7 +143,8 @@ Run configure_compare(CLI::App& app) {
   app.add_flag("--dry-run", args->dry_run,
                "Print the plan: runs, steps and images of each row, and how long they would take here, "
                "estimated from a few real steps");
-  app.add_option("--title", args->title, "Title of the page; default: names of the checkpoint and the data");
+  app.add_option("--title", args->title,
+                 "Title of the page; default: names of the checkpoint or script and the data");
   add_measure(app, args->measure);
   // What differs between the rows is left to their recipes.
   args->flags.add_all(app, keys_with(Trait::kPerRun));

@@ -127,6 +127,15 @@ class Runs(ScriptCommand):
         ft, wise = (next(self.folder.glob(f"out/**/{row}/**/best.safetensors")) for row in ("ft", "wise"))
         self.assertEqual(tensor(ft, "backbone.conv1.weight"), tensor(wise, "backbone.conv1.weight"))
 
+    def test_compare(self):
+        command = ("compare", "--model", self.model, "--data-dir", self.pacs, "--train", "photo", "--test", "sketch", "--epochs",
+                   "1", "--batch-size", "7", "--lr", "1e-2", "--no-aug", "--workers", "1", "--device", "cpu",
+                   "--selection-fraction", "0", "--methods", "ft", "-o", self.folder / "compare")
+        said = self.run_ok(*command).stderr
+        self.assertIn("the head is fresh, so there is no row of the model before fine-tuning", said)
+        page = (self.folder / "compare" / "report.html").read_text(encoding="utf-8")
+        self.assertIn("<h1>model.pt on pacs</h1>", page)
+
     def test_a_script_elsewhere(self):
         ft, _ = self.train("ft", "--model", self.model, epochs=0)
         expected, _ = self.logits(ft)
