@@ -15,6 +15,7 @@ from test_cli import read_safetensors, tpgm
 from test_data_cli import RESNET, DataCommand
 from test_eval_cli import SMALL
 from test_models_cli import GOLDENS, tensor
+from test_sweep_cli import ROOT
 
 SCRIPT = GOLDENS / "torchvision-resnet-basic" / "script.pt"  # of the model RESNET: 7 outputs, its last layer is 'fc'
 
@@ -221,6 +222,42 @@ class Runs(ScriptCommand):
         self.assertEqual(read_safetensors(run / "best.safetensors")[1]["tpgm.model"], self.model)
         self.assertIn(f'model = "{self.model}"', (run / "recipe.toml").read_text())
         self.logits(run)
+
+
+class TableOfPacs(ScriptCommand):
+    """recipes/tables/pacs, whose model is a script: one table for each training domain."""
+
+    DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
+
+    def command(self, table, *more):
+        return ("reproduce", ROOT / "recipes" / "tables" / table, "--data-dir", self.pacs, "--model", f"script:{self.script}",
+                "--image-size", "32", "--workers", "1", "--device", "cpu", "-o", self.folder / "out", *more)
+
+    def test_its_recipes_plan_every_method(self):
+        lines = [line.split() for line in self.run_ok(*self.command("pacs", "--dry-run")).stdout.splitlines()]
+        plans = {}
+        for words in lines:
+            if words and words[0].startswith("pacs/"):
+                rows = plans.setdefault(words[0].removeprefix("pacs/"), {})
+            elif len(words) == 6 and words[1].isdigit():
+                rows[words[0]] = words[1:3]
+        self.assertEqual(tuple(plans), self.DOMAINS)
+        for rows in plans.values():
+            self.assertEqual(list(rows), ["ft", "lp", "pf", "bitfit", "l2-sp", "mars-sp", "lp-ft", "wise", "tpgm", "tpgm-end",
+                                          "tpgm-c", "ftp", "spd", "all"])
+            self.assertEqual({row for row, (_, steps) in rows.items() if steps == "0"}, {"wise", "tpgm-end", "tpgm-c"})
+
+    def test_rows_of_one_table(self):
+        self.run_ok(*self.command("pacs/sketch", "--rows", "wise,tpgm", "--seeds", "0", "--epochs", "1", "--lr", "1e-2",
+                                   "--selection-fraction", "0.4"))
+        out = self.folder / "out" / "sketch"
+        settings = (out / "tpgm" / "seed=0" / "recipe.toml").read_text()
+        for line in ('train = ["sketch"]', 'test = ["photo", "art_painting", "cartoon"]', 'id = ["sketch"]', 'every = "1"',
+                     'norm = "mars"'):
+            self.assertIn(line + "\n", settings)
+        table = (out / "table.md").read_text()
+        self.assertIn("one standard error", table)
+        self.assertRegex(table, r"WISE: ratio=0\.[13579]\b")
 
 
 class Classifiers(ScriptCommand):

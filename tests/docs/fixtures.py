@@ -99,7 +99,8 @@ def checkpoints():
         shutil.copy(f"{folder}/clip/best.safetensors", "tuned.safetensors")
     shutil.copy(GOLDENS / "openai-clip-script" / "model.pt", "ViT-B-32.pt")
     shutil.copy(GOLDENS / "moco-v3-resnet" / "model.pth.tar", "r-50-1000ep.pth.tar")
-    shutil.copy(GOLDENS / "torchvision-resnet-basic" / "script.pt", "model.pt")
+    for name in ("model.pt", "mobilenet_v2.ts"):
+        shutil.copy(GOLDENS / "torchvision-resnet-basic" / "script.pt", name)
     shutil.copytree(GOLDENS / "hf-clip-gelu", "sharded", ignore=shutil.ignore_patterns("expected*", "case.json"))
     shutil.copytree(GOLDENS / "hf-clip", "clip-vit-base-patch32",
                     ignore=shutil.ignore_patterns("expected*", "case.json", "names.txt", "templates.txt", "zeroshot*"))
