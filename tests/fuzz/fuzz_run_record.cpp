@@ -17,7 +17,6 @@ void check_result(std::string_view bytes) {
                  "a count is not negative");
     fuzz::demand(percent(test.top1), "an accuracy is in percent");
   }
-  fuzz::demand(percent(result.selection), "an accuracy on selection data is in percent");
   const auto again = parse_result(result.json);
   fuzz::demand(again.tests.size() == result.tests.size() && again.json == result.json,
                "the text of a result is that result");

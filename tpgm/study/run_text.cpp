@@ -88,7 +88,7 @@ RunResult parse_result(std::string_view text) {
       result.tests.push_back({test.at("name").get<std::string>(), test.at("id").get<bool>(),
                               count_of(test.at("pictures")), count_in(test, "skipped_pictures"),
                               count_in(test, "scored_classes"), percent_of(test.at("top1"))});
-    if (const auto found = json.find("selection"); found != json.end()) result.selection = percent_of(*found);
+    if (const auto found = json.find("selection"); found != json.end()) result.selection = number_of(*found);
     result.selection_images = count_in(json, "selection_pictures");
     if (const auto found = json.find("relative_distance"); found != json.end())
       result.relative_distance = number_of(*found);

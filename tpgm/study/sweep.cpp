@@ -244,7 +244,7 @@ double standard_error(const std::vector<JobResult>& group) {
   double squares = 0;
   for (const auto& each : group) squares += std::pow(each.result->selection - mean, 2);
   const auto images = static_cast<double>(group.front().result->selection_images);
-  const double of_images = images > 0 ? mean * (100 - mean) / images : 0;
+  const double of_images = images > 0 ? std::max(0.0, mean * (100 - mean)) / images : 0;
   return std::sqrt(of_images + (seeds > 1 ? squares / (seeds - 1) / seeds : 0));
 }
 
