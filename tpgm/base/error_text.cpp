@@ -16,7 +16,7 @@ std::string error_text(const c10::Error& error) {
   constexpr std::string_view kNoMemory = "can't allocate memory: you tried to allocate ";
   if (const size_t at = text.find(kNoMemory); at != std::string::npos) {
     const double bytes = std::strtod(text.c_str() + at + kNoMemory.size(), nullptr);
-    return fmt::format("out of memory: cannot allocate {:.1f} GB; if this is a batch, make it smaller",
+    return fmt::format("out of memory: cannot allocate {:.1f} GB; if this is a batch, lower `batch-size`",
                        bytes / 1e9);
   }
   return std::string(without_call(text));

@@ -154,6 +154,7 @@ void write_image_list(const Samples& samples, const std::vector<int64_t>& indice
 }
 
 bool is_image_list(const fs::path& file) {
+  if (fs::is_directory(file)) return false;
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMaxPath + 64, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
