@@ -1,6 +1,6 @@
 # Trials of a fixed seed. Their limits are for machines that are much slower than any. `make torture` runs more.
 function(tpgm_torture name)
-  add_test(NAME torture-${name} COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/torture/${name}.py $<TARGET_FILE:tpgm_command>
+  add_test(NAME torture-${name} COMMAND python3 ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${name}.py $<TARGET_FILE:tpgm_command>
                                         ${ARGN} --seed 1 --limit 120)
   set_tests_properties(torture-${name} PROPERTIES PROCESSORS 2)
 endfunction()

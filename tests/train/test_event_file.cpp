@@ -121,7 +121,8 @@ TEST_F(EventFiles, AFullDiskCostsNothingThatWasFlushed) {
     const auto after = read_bytes(path());
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
     std::signal(SIGXFSZ, handler);
-    EXPECT_EQ(error, "[EventFile] cannot write '" + path().string() + "': File too large");
+    EXPECT_EQ(error,
+              "[EventFile] cannot write '" + path().string() + "': File too large; what was in it is intact");
     EXPECT_EQ(after, before);
     EXPECT_EQ(events.flush(), static_cast<int64_t>(golden().size()));
   }
