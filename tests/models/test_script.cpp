@@ -3,6 +3,9 @@
 #include "tpgm/models/script.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
 
 #include "tests/models/model_files.h"
 #include "tpgm/io/safetensors.h"
@@ -166,6 +169,54 @@ TEST_F(Script, MovesWithItsOwner) {
   ScriptBackbone script(golden(), 64);
   script.to(at::kDouble);
   EXPECT_EQ(script.forward(at::randn({2, 3, 64, 64}, at::kDouble)).scalar_type(), at::kDouble);
+}
+
+TEST_F(Script, IsOfSinglePrecision) {
+  torch::jit::Module half = torch::jit::load(golden());
+  half.to(at::kHalf);
+  half.save(file("half.pt"));
+  ScriptBackbone script(file("half.pt"), 64), whole(golden(), 64);
+  script.eval();
+  whole.eval();
+  const at::NoGradGuard no_grad;
+  const at::Tensor images = at::randn({2, 3, 64, 64});
+  EXPECT_LT(difference(script.forward(images), whole.forward(images)), 1e-2);
+  for (const auto& parameter : script.parameters()) EXPECT_EQ(parameter.scalar_type(), at::kFloat);
+}
+
+TEST_F(Script, SaysWhatIsFrozenInItsFile) {
+  torch::jit::Module module = torch::jit::load(golden());
+  module.attr("fc").toModule().attr("weight").toTensor().set_requires_grad(false);
+  module.save(file("frozen.pt"));
+  const auto options = LoadOptions().head(Head::kFresh).classifier(ClassifierOptions().num_classes(4));
+  const auto notes = [&](const std::string& path) {
+    return load_classifier("script:" + path + ":image_size=64", "", options).notes;
+  };
+  const auto about_frozen = [&](const std::vector<std::string>& all) {
+    return std::count_if(all.begin(), all.end(), [&](const std::string& note) {
+      return has(note, "1 of ") && has(note, " parameters of the script are frozen");
+    });
+  };
+  EXPECT_EQ(about_frozen(notes(file("frozen.pt").string())), 1);
+  EXPECT_EQ(about_frozen(notes(golden())), 0);
+}
+
+// As torch.jit.trace writes it for a module in training mode.
+TEST_F(Script, TracedInTrainingModeIsRefused) {
+  torch::jit::Module norm("N"), module("M");
+  norm.register_parameter("weight", at::ones({3}), false);
+  norm.register_parameter("bias", at::zeros({3}), false);
+  norm.register_buffer("running_mean", at::zeros({3}));
+  norm.register_buffer("running_var", at::ones({3}));
+  module.register_module("norm", norm);
+  module.define(
+      "def forward(self, x):\n"
+      "    x = torch.batch_norm(x, self.norm.weight, self.norm.bias, self.norm.running_mean, "
+      "self.norm.running_var, True, 0.1, 1e-5, False)\n"
+      "    return x.flatten(1)\n");
+  module.save(file("traced.pt"));
+  EXPECT_TRUE(has(error_of([&] { ScriptBackbone script(file("traced.pt"), 4); }),
+                  "updates BatchNorm's 'norm.running_var' in evaluation, too, because it was traced"));
 }
 
 TEST_F(Script, ThatWaitsAbortsACaptureOnCuda) {

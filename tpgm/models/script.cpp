@@ -76,6 +76,12 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
                 short_message(failure),
                 "); save it with torch.jit.save(torch.jit.trace(model, images), file)");
   }
+  // Weights are fp32, whatever their type in the file.
+  const auto widen = [](at::Tensor tensor) {
+    if (tensor.is_floating_point()) tensor.set_data(tensor.to(at::kFloat));
+  };
+  for (const at::Tensor& parameter : script_.parameters()) widen(parameter);
+  for (const at::Tensor& buffer : script_.buffers()) widen(buffer);
   std::vector<std::string> names;
   for (const auto& item : script_.named_parameters()) {
     register_below(*this, script_, item.name, [&](torch::nn::Module& owner, const std::string& name) {
@@ -93,13 +99,22 @@ ScriptBackbone::ScriptBackbone(const std::filesystem::path& file, int64_t image_
     });
   }
   const at::NoGradGuard no_grad;
-  // A module traced in training mode updates its running statistics in this run; they are restored below.
   std::vector<at::Tensor> kept;
   for (const auto& buffer : buffers()) kept.push_back(buffer.clone());
   eval();
   num_features_ = run(at::zeros({1, channels_, image_size_, image_size_})).size(1);
   train();
-  for (size_t i = 0; i < kept.size(); ++i) buffers()[i].copy_(kept[i]);
+  const auto after = named_buffers();
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const std::string& name = after[i].key();
+    const bool statistics = name.ends_with("running_mean") || name.ends_with("running_var");
+    // It would normalize by the batch in evaluation, and change the statistics while doing so.
+    TORCH_CHECK(!statistics || after[i].value().equal(kept[i]), "[", kClass, "] '", file.string(),
+                "' updates BatchNorm's '", name,
+                "' in evaluation, too, because it was traced in training mode; call model.eval() before "
+                "torch.jit.trace, or use torch.jit.script");
+    after[i].value().copy_(kept[i]);
+  }
 }
 
 at::Tensor ScriptBackbone::run(const at::Tensor& images) {

@@ -19,8 +19,9 @@ namespace tpgm {
 /// eval() affect scripted modules; a traced module keeps the mode in which it was traced.
 class ScriptBackbone : public Backbone {
  public:
-  /// Loads `file` and runs it once on a black image of this size. Throws if it is not TorchScript, has no
-  /// parameters, or returns anything but one tensor [batch, n].
+  /// Loads `file`, with weights in fp32, and runs it once on a black image of this size. Throws if it is not
+  /// TorchScript, has no parameters, was traced with BatchNorm in training mode, or returns anything but one
+  /// tensor [batch, n].
   explicit ScriptBackbone(const std::filesystem::path& file, int64_t image_size = 224, int64_t channels = 3);
 
   /// `layer` must be empty: the layers of a script are not accessible.

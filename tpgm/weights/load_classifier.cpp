@@ -269,6 +269,15 @@ LoadedClassifier load_classifier(const std::string& model, const std::filesystem
                        ? std::make_shared<Classifier>(parts.backbone, options.classifier())
                        : with_zero_shot_head(parts, options, result);
   }
+  if (!parts.config) {
+    const auto parameters = parts.backbone->parameters();
+    const auto frozen = std::count_if(parameters.begin(), parameters.end(),
+                                      [](const at::Tensor& each) { return !each.requires_grad(); });
+    if (frozen > 0)
+      result.notes.push_back(
+          fmt::format("{} of {} parameters of the script are frozen (requires_grad = False) and do not train",
+                      frozen, parameters.size()));
+  }
   const auto& used = result.model->options();
   keys::kNormalize.set(result.metadata, used.normalize());
   if (!used.layer().empty()) keys::kLayer.set(result.metadata, used.layer());
