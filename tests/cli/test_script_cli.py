@@ -295,6 +295,20 @@ class Classifiers(ScriptCommand):
         self.assertIn("backbone.fc", result.stdout)
         self.logits(out)
 
+    def test_every_method_is_that_of_the_same_model_of_ours(self):
+        models = {"script": ("--model", self.model), "ours": ("--model", SMALL, "--checkpoint", RESNET)}
+        for method in ("ft", "lp", "pf", "bitfit", "l2-sp", "mars-sp", "lp-ft", "wise", "tpgm", "ftp", "spd"):
+            more = {"mars-sp": ("--radius", "0.1"), "lp-ft": ("--lp-epochs", "1")}.get(method, ())
+            losses = {}
+            for name, model in models.items():
+                run, said = self.train(f"{method}-{name}", *model, "--head", "checkpoint", "--method", method, "--interpolation",
+                                       "bilinear", "--opt", "sgd", "--lr", "0.3", *more, epochs=2)
+                losses[name] = [test["loss"] for test in json.loads((run / "result.json").read_text())["tests"]]
+                if method == "tpgm":
+                    self.assertIn("in every step (--every 1), because the network has BatchNorm", said)
+            with self.subTest(method=method):
+                self.assert_near(losses["script"], losses["ours"], delta=1e-3)
+
     def test_its_last_layer_is_the_head(self):
         classifier = ("--model", self.model, "--head", "checkpoint")
         start, _ = self.train("start", *classifier, epochs=0)
